@@ -1,0 +1,1 @@
+"""Plain data of the scheduler: jobs, attempts, queues, resources, topology, placements. Imports nothing of ours."""

@@ -1,0 +1,84 @@
+"""The contract between agent, supervisor and worker: files of a task folder, channels, versions. Standard library only.
+
+Task folder (one per attempt, role and rank; mode 0700), all files written atomically (temporary name, then rename):
+
+    spec.json     by the agent, before anything starts: TaskSpec as JSON
+    secrets.json  by the agent, 0600, the secret part of the environment; deleted by the supervisor once it has read it
+    inputs/       by the agent: `pickle` and `buffer.0`, `buffer.1` … (hard links or copies of blobs)
+    started       created with O_EXCL by whoever is first: the supervisor (then the task runs, once and only here) or a
+                  recovering agent (then it is revoked and never runs). JSON {"by": "supervisor" | "agent", "pid", "start_ticks", "boot_id", "time_us"}
+    lock          flock held exclusively by the supervisor as long as it lives
+    worker.json   by the supervisor: {"pid", "start_ticks", "boot_id", "session", "cgroup": path | null}
+    log           framed records (frames.py), appended by the supervisor alone
+    steps.ndjson  step reports, one JSON object a line, appended by the supervisor
+    result.json   by the worker, after its files: ResultManifest as JSON, blobs named by SHA-256 of files in result/
+    result/       by the worker: `pickle`, `buffer.0` …
+    exit.json     by the supervisor, last of all: TaskExit as JSON
+    scratch/      TMPDIR of the task
+
+`start_ticks` is field 22 of /proc/<pid>/stat; with the boot id it tells one process from a later one of the same pid.
+
+Channels of the worker (file descriptors inherited, numbers in its environment):
+    GPUCLUSTER_MESSAGE_FD  a stream socket to the supervisor; the worker sends packets: u32 little-endian length, u8
+                           kind, payload. Kinds 1–7 as frames.Kind; 32 = step report (JSON), 33 = up (JSON), 34 = note
+    fd 1, fd 2             pipes read by the supervisor: what C code and child processes write
+Python's own sys.stdout/sys.stderr go through the message socket, so that prints, displays and errors keep their order.
+Before a child process starts, and before the worker exits, it waits until the socket is drained, so that what the child
+writes comes after what was printed before it.
+
+Control socket of the supervisor (Unix stream, path in spec.json; JSON objects, one a line). Agent to supervisor:
+    {"op": "hello", "protocol": [min, max]}       answered by {"event": "hello", "protocol": n, "state": "running", "log_bytes": n}
+    {"op": "stop", "cause": str, "grace_s": f}    repeated ones keep the stronger cause and the earlier end
+    {"op": "suspend"} / {"op": "resume"}
+Supervisor to every connected agent:
+    {"event": "up"}; {"event": "log", "bytes": n} (at most every few ms); {"event": "step", …Progress}; {"event": "exit", …TaskExit}
+SIGTERM to the supervisor means stop with the grace of spec.json: the way to end a task whose socket is gone.
+"""
+
+from __future__ import annotations
+
+PROTOCOL_MIN = 1
+PROTOCOL_MAX = 1
+#: Version of the task folder's layout; a scheduler adopts tasks whose format lies in this range.
+DISK_FORMAT_MIN = 1
+DISK_FORMAT = 1
+
+PACKET_STEP = 32
+PACKET_UP = 33
+PACKET_NOTE = 34
+
+ENV_MESSAGE_FD = "GPUCLUSTER_MESSAGE_FD"
+ENV_TASK_DIR = "GPUCLUSTER_TASK_DIR"
+#: In the environment of every process of a task, so that a tree whose supervisor died can be found: "<attempt>.<rank>".
+ENV_TASK_ID = "GPUCLUSTER_TASK_ID"
+
+SPEC = "spec.json"
+SECRETS = "secrets.json"
+STARTED = "started"
+LOCK = "lock"
+WORKER = "worker.json"
+LOG = "log"
+STEPS = "steps.ndjson"
+RESULT = "result.json"
+EXIT = "exit.json"
+
+
+def common_version(ours: tuple[int, int], theirs: tuple[int, int]) -> int | None:
+    """The highest protocol version that both ranges hold, or None."""
+    highest = min(ours[1], theirs[1])
+    return highest if highest >= max(ours[0], theirs[0]) else None
+
+
+# spec.json (TaskSpec): a JSON object with exactly these keys
+#   format: int (DISK_FORMAT)          job_id, attempt_id: str      job_number, attempt_number: int
+#   job_name, role, queue, owner_name, node: str     rank, local_rank, world_size: int
+#   kind: "cell" | "function" | "command"
+#   source: str                        command: [str]
+#   interpreter: str                   cwd: str          sys_path: [str]
+#   env: {str: str}                    the complete environment of the worker, less secrets
+#   inputs: {"names": [str], "buffers": int} | null
+#   outputs: [str]                     mutable_inputs: [str]        digest_budget_bytes: int
+#   limits: {"memory_bytes": int | null, "cpu_milli": int | null, "pids": int | null}
+#   grace_s: float                     control: str (path of the control socket)
+#   bundle: str (folder that holds the worker's `gpucluster` package)
+#   log_limit_bytes: int               stdout and stderr beyond this many bytes are dropped, with one STATUS "truncated"
