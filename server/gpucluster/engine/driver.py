@@ -1,0 +1,260 @@
+"""The live loop around the pure engine: events in, one step, one commit, then answers, instructions and followers.
+
+The order is the promise (DESIGN section 7): nothing of a step is acted on or acknowledged before it is in the store.
+When a commit fails, the in-memory engine is thrown away and rebuilt from the store, the same code as after a restart:
+requests are answered with the error, what the world told is kept and handled again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..model.errors import GpuclusterError, Unavailable
+from ..model.events import PublishedEvent
+from ..model.jobs import HOLDING_STATES
+from ..model.topology import Node
+from .core import Engine, StepResult
+from .events import EngineEvent, TaskStartFailed, TimerFired
+from .instructions import Instruction, StartTask, StopTask
+from .protocols import Backend, Clock, Journal, OrderFactory, Recovered, TaskAdoption
+
+Listener = Callable[[Sequence[PublishedEvent]], None]
+_Entry = tuple[EngineEvent, "asyncio.Future[None] | None"]
+
+#: Pause after a failed commit before what the world told is tried again, in seconds: doubles from the first to the last.
+RETRY_FIRST_S = 0.1
+RETRY_LAST_S = 5.0
+#: At most this many events are handled in one step, so that one commit stays short.
+BATCH_LIMIT = 1000
+
+
+class EngineDriver:
+    """Owns the engine and is the only one that steps it. Everything here runs on one event loop.
+
+    `new_engine(nodes)` builds an empty engine for these nodes. `engine` is the present one: read it, never step it, and
+    do not keep a reference over an await (a failed commit replaces it).
+    """
+
+    def __init__(
+        self,
+        *,
+        new_engine: Callable[[Sequence[Node]], Engine],
+        journal: Journal,
+        backend: Backend,
+        clock: Clock,
+        make_order: OrderFactory,
+        log: logging.Logger,
+    ) -> None:
+        self._new_engine = new_engine
+        self._journal = journal
+        self._backend = backend
+        self._clock = clock
+        self._make_order = make_order
+        self._log = log
+        self._inbox: deque[_Entry] = deque()
+        self._wake = asyncio.Event()
+        self._wake_timer: asyncio.TimerHandle | None = None
+        self._listeners: list[Listener] = []
+        self._journal_thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._loop_task: asyncio.Task[None] | None = None
+        self._retry_s = RETRY_FIRST_S
+        self._closing = False
+        self.engine: Engine
+        #: Why the store does not take commits at present, for status; None when all is well.
+        self.trouble: str | None = None
+
+    # ---- what the service calls
+
+    async def start(self) -> None:
+        """Bring up the backend, rebuild the engine from the store, adopt what runs, then serve events."""
+        nodes = await self._backend.open(self.post)
+        recovered = await self._on_journal_thread(self._journal.recover)
+        self.engine = self._new_engine(nodes)
+        self.engine.recover(recovered)
+        await self._backend.adopt(adoptions(recovered))
+        self.post(TimerFired())
+        self._loop_task = asyncio.create_task(self._run(), name="engine")
+
+    async def submit(self, event: EngineEvent) -> None:
+        """Hand in an event and wait until it is committed. Raises the GpuclusterError that it was refused with."""
+        if self._closing:
+            raise Unavailable("the scheduler is stopping", hint="Try again in a few seconds.")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._inbox.append((event, future))
+        self._wake.set()
+        await asyncio.shield(future)
+
+    def post(self, event: EngineEvent) -> None:
+        """Hand in an event of the world. It is never refused and never lost while this process lives."""
+        self._inbox.append((event, None))
+        self._wake.set()
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """`listener` gets the published events after each commit, in order. Returns what removes it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    @property
+    def last_seq(self) -> int:
+        """Sequence number of the newest committed event."""
+        return self.engine.last_seq
+
+    async def close(self) -> None:
+        """Finish the step in hand, then let go of the backend; tasks stay with their supervisors."""
+        self._closing = True
+        self._wake.set()
+        if self._loop_task is not None:
+            await self._loop_task
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+        for _, future in self._inbox:
+            if future is not None and not future.done():
+                future.set_exception(Unavailable("the scheduler is stopping", hint="Try again in a few seconds."))
+        await self._backend.close()
+        self._journal_thread.shutdown()
+
+    # ---- the loop
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._inbox and not self._closing:
+                batch = [self._inbox.popleft() for _ in range(min(BATCH_LIMIT, len(self._inbox)))]
+                await self._handle(batch)
+            if self._closing:
+                return
+
+    async def _handle(self, batch: list[_Entry]) -> None:
+        try:
+            result = self.engine.step(self._clock.now_us(), [event for event, _ in batch])
+        except Exception:
+            self._log.exception("a step of the engine failed; rebuilding from the store")
+            await self._isolate(batch)
+            return
+        await self._commit(batch, result)
+
+    async def _isolate(self, batch: list[_Entry]) -> None:
+        """After a fault inside a step: rebuild, then one event at a time; the one that fails again is dropped, loudly."""
+        await self._rebuild()
+        if len(batch) > 1:
+            for entry in batch:
+                await self._handle([entry])
+            return
+        event, future = batch[0]
+        self._log.error("dropped an event that the engine cannot handle: %r", event)
+        if future is not None and not future.done():
+            reason = "the scheduler could not handle this request: an internal error, written to its log"
+            future.set_exception(GpuclusterError(reason))
+
+    async def _commit(self, batch: list[_Entry], result: StepResult) -> None:
+        if not result.changes.is_empty:
+            try:
+                await self._on_journal_thread(self._journal.commit, result.changes)
+            except GpuclusterError as error:
+                await self._commit_failed(batch, error)
+                return
+            except Exception as error:
+                self._log.exception("the store failed in an unforeseen way")
+                await self._commit_failed(batch, Unavailable(f"the store failed: {error}"))
+                return
+        self._retry_s, self.trouble = RETRY_FIRST_S, None
+        refused = {id(event): error for event, error in result.refused}
+        for event, future in batch:
+            if future is None or future.done():
+                continue
+            error = refused.get(id(event))
+            if error is None:
+                future.set_result(None)
+            else:
+                future.set_exception(error)
+        for instruction in result.instructions:
+            await self._carry_out(instruction)
+        self._notify(result.changes.events)
+        self._wake_at(result.wake_at_us)
+
+    async def _commit_failed(self, batch: list[_Entry], error: GpuclusterError) -> None:
+        if self.trouble is None:
+            self._log.error("the store does not take commits: %s", error)
+        self.trouble = str(error)
+        for _, future in batch:
+            if future is not None and not future.done():
+                future.set_exception(error)
+        kept = [entry for entry in batch if entry[1] is None]
+        await self._rebuild()
+        if kept:
+            self._inbox.extendleft(reversed(kept))
+            asyncio.get_running_loop().call_later(self._retry_s, self._wake.set)
+            await asyncio.sleep(self._retry_s)
+            self._retry_s = min(RETRY_LAST_S, self._retry_s * 2)
+
+    async def _rebuild(self) -> None:
+        """Back to what the store says. Reads may fail as well while the store is in trouble: tried until they do not."""
+        nodes = list(self.engine.state.nodes.values())
+        while True:
+            try:
+                recovered = await self._on_journal_thread(self._journal.recover)
+                break
+            except Exception as error:
+                self.trouble = str(error)
+                self._log.error("cannot read the store: %s", error)
+                if self._closing:
+                    return
+                await asyncio.sleep(self._retry_s)
+                self._retry_s = min(RETRY_LAST_S, self._retry_s * 2)
+        engine = self._new_engine(nodes)
+        engine.recover(recovered)
+        self.engine = engine
+        # Its first step repeats what a lost step would have asked for (stops of attempts that are being stopped).
+        self._inbox.append((TimerFired(), None))
+        self._wake.set()
+
+    async def _carry_out(self, instruction: Instruction) -> None:
+        if isinstance(instruction, StartTask):
+            try:
+                await self._backend.start(self._make_order(instruction))
+            except Exception as error:
+                self._log.exception("the backend could not take a task")
+                rank = instruction.placement.rank
+                self.post(TaskStartFailed(instruction.attempt_id, rank, f"could not be handed to its node: {error}", True))
+        elif isinstance(instruction, StopTask):
+            try:
+                await self._backend.stop(instruction)
+            except Exception:
+                # The stop stands in the store; the engine asks again when its deadline has passed.
+                self._log.exception("the backend could not take a stop")
+
+    def _notify(self, events: Sequence[PublishedEvent]) -> None:
+        if not events:
+            return
+        for listener in list(self._listeners):
+            try:
+                listener(events)
+            except Exception:
+                self._log.exception("a follower of events failed")
+
+    def _wake_at(self, time_us: int | None) -> None:
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+            self._wake_timer = None
+        if time_us is not None:
+            delay_s = max(0.0, (time_us - self._clock.now_us()) / 1e6)
+            self._wake_timer = asyncio.get_running_loop().call_later(delay_s, self.post, TimerFired())
+
+    async def _on_journal_thread(self, function: Callable, *args: object):  # type: ignore[no-untyped-def, type-arg]
+        return await asyncio.get_running_loop().run_in_executor(self._journal_thread, function, *args)
+
+
+def adoptions(recovered: Recovered) -> list[TaskAdoption]:
+    """The tasks that may be on nodes: those of active attempts that were not seen to end."""
+    return [
+        TaskAdoption(job_id=job.id, attempt_id=job.attempt.id, placement=task.placement)
+        for job in recovered.jobs
+        if job.state in HOLDING_STATES and job.attempt is not None
+        for task in job.attempt.tasks
+        if task.exit is None and task.state.value in ("starting", "running")
+    ]
