@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..model.errors import InvalidRequest
+from ..model.errors import InvalidRequest, NotSupported
+from .schemas import RoleSubmission
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?\s*", re.IGNORECASE)
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
@@ -19,7 +20,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def parse_size(text: str, field: str) -> int:
-    """ "Bytes of "8G". K, M, G, T, P are powers of 1024, with or without B or iB; a bare number is bytes."""
+    """Bytes of a text such as "8G". K, M, G, T, P are powers of 1024, with or without B or iB; a bare number is bytes."""
     match = _SIZE.fullmatch(text)
     if not match:
         raise InvalidRequest(field, f"{text!r} is not a size", "Write for example 512M or 8G.")
@@ -180,3 +181,69 @@ OPTIONS_BY_KEY: dict[str, Option] = {option.name: option for option in OPTIONS}
 def options_for(where: str) -> list[Option]:
     """The options of one place ("magic" or "cli"), in order."""
     return [option for option in OPTIONS if option.where in ("both", where)]
+
+
+#: Option values that go into a JobSubmission as they are, by the name of its field.
+_PLAIN_FIELDS = {
+    "name": "name",
+    "queue": "queue",
+    "tier": "tier",
+    "priority": "priority",
+    "time": "time_limit_s",
+    "grace": "grace_s",
+    "retries": "retries",
+    "requeue": "requeue",
+    "share": "share",
+}
+
+
+def submission_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of a JobSubmission that parsed option values fill; an option that is missing or None fills none.
+
+    `values` holds, by `Option.key`, what `Option.parsed` gave (a list of such for a repeatable option). Environment,
+    working directory, inputs and outputs are left to the caller, who knows where they come from. Raises NotSupported for
+    what this version cannot do, InvalidRequest for what no version could.
+    """
+    given = {key: value for key, value in values.items() if value is not None}
+    for option in OPTIONS:
+        if option.not_yet and given.get(option.key):
+            raise NotSupported(f"--{option.name}", option.not_yet)
+    if given.get("tier", 1) != 1:
+        raise NotSupported("--tier", "tiers other than 1 come with a later version")
+    if given.get("priority", 0) != 0:
+        raise NotSupported("--priority", "priorities come with a later version")
+    if given.get("retries", 0) < 0:
+        raise InvalidRequest("--retries", "a number of retries is 0 or more")
+    fields = {field: given[key] for key, field in _PLAIN_FIELDS.items() if key in given}
+    if "after" in given:
+        fields["after"] = [job for jobs in given["after"] for job in jobs]
+    fields["roles"] = [_role(given)]
+    return fields
+
+
+def _role(given: Mapping[str, Any]) -> RoleSubmission:
+    gpus = given.get("gpus", 1)
+    if gpus != int(gpus):
+        raise NotSupported(
+            "--gpus",
+            f"{gpus:g} GPUs: parts of a GPU come with a later version",
+            "Ask for 0 or for whole ones.",
+        )
+    return RoleSubmission(
+        count=_task_count(str(given.get("tasks", "1"))),
+        gpus=gpus,
+        gpu_types=list(given.get("gpu_type", ())),
+        cpus=given.get("cpus"),
+        memory_bytes=given.get("memory"),
+    )
+
+
+def _task_count(text: str) -> int:
+    if re.fullmatch(r"\s*\d+\s*:\s*\d+\s*", text):
+        raise NotSupported(
+            "--tasks", f"{text!r}: elastic jobs come with a later version", "Give one number of tasks."
+        )
+    count = parse_int(text, "--tasks")
+    if count < 1:
+        raise InvalidRequest("--tasks", "a job has at least 1 task")
+    return count
