@@ -360,3 +360,18 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     time_us: int = 0
     version: int = 1
     data: dict[str, Any] = {}
+
+
+class SourceView(msgspec.Struct, kw_only=True):
+    """`GET /v1/jobs/{id}/source`: the code of the job, for its readers."""
+
+    job_id: str
+    kind: str
+    source: str
+    command: list[str]
+
+
+class Done(msgspec.Struct, kw_only=True):
+    """The answer of requests that have nothing else to tell (`/warm`, `/stop`)."""
+
+    ok: bool = True
