@@ -1,0 +1,619 @@
+"""The synchronous client of the scheduler: notebook, CLI, Jupyter server extension and scripts all use this one.
+
+Thread-safe. It finds the scheduler (an address, the Jupyter server around the kernel, the user's own one, started when
+there is none), keeps going across a restart of the scheduler, and raises nothing but GpuclusterError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, Union
+
+import msgspec
+
+from ..model.errors import Conflict, InvalidRequest, NotFound, Unavailable, VersionMismatch
+from ..worker.frames import HEADER
+from ..worker.protocol import common_version
+from . import discovery, embedded
+from .schemas import (
+    CHUNK_BYTES,
+    INLINE_LIMIT_BYTES,
+    PROTOCOL_MAX,
+    PROTOCOL_MIN,
+    BlobStatus,
+    CancelRequest,
+    Done,
+    DryRun,
+    EventView,
+    Hello,
+    HistoryView,
+    JobList,
+    JobSubmission,
+    JobView,
+    Missing,
+    MissingRequest,
+    NodeRequest,
+    NodeView,
+    QueueView,
+    ResultView,
+    ShareRequest,
+    SourceView,
+    StatusView,
+    StepsView,
+    StreamItem,
+    TopologyView,
+    WarmRequest,
+    WhyView,
+)
+from .transport import Address, ConnectionLost, StreamBody, Transport, Unreached, parse_address
+
+ENV_JUPYTER_URL = "JUPYTER_GPUCLUSTER_URL"
+ENV_JUPYTER_TOKEN = "JUPYTER_GPUCLUSTER_TOKEN"
+
+#: A request that may be repeated is repeated for this long while the scheduler is away after having been there.
+RETRY_S = 20.0
+#: A follower goes on trying for this long: a scheduler may be restarted, upgraded, or wait for a slow disk.
+FOLLOW_RETRY_S = 120.0
+_BACK_OFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+T = TypeVar("T")
+Item = TypeVar("Item", bound=msgspec.Struct)
+#: What a blob is read from: bytes in memory or the path of a file.
+BlobSource = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]"]
+#: Finds the scheduler again after it went away; may start it.
+Resolver = Callable[[], Address]
+
+
+def connect(
+    address: str | None = None,
+    *,
+    start: bool = True,
+    data_dir: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+) -> ApiClient:
+    """A client of the scheduler, after a greeting.
+
+    Looked at in this order: `address`, $GPUCLUSTER_ADDRESS, the Jupyter server around this kernel
+    ($JUPYTER_GPUCLUSTER_URL), the user's running scheduler, and, with `start`, a new one.
+    Raises Unavailable when there is none and VersionMismatch when it speaks another protocol.
+    """
+    client = ApiClient(_resolver(address, start, data_dir, token))
+    try:
+        client.hello()
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def _resolver(
+    address: str | None, start: bool, data_dir: str | os.PathLike[str] | None, token: str | None
+) -> Resolver:
+    given = address or (os.environ.get(discovery.ENV_ADDRESS) if data_dir is None else None)
+    if given:
+        fixed = parse_address(given, token=token, field="address" if address else discovery.ENV_ADDRESS)
+        return lambda: fixed
+    url = os.environ.get(ENV_JUPYTER_URL) if data_dir is None else None
+    if url:
+        jupyter = parse_address(url, token=os.environ.get(ENV_JUPYTER_TOKEN), field=ENV_JUPYTER_URL)
+        return lambda: jupyter
+    find = embedded.ensure_scheduler if start else discovery.require_scheduler
+    return lambda: parse_address(find(data_dir).address)
+
+
+def check_protocol(hello: Hello) -> int:
+    """The protocol version that both sides speak. Raises VersionMismatch with one clear sentence."""
+    version = common_version((PROTOCOL_MIN, PROTOCOL_MAX), hello.protocol)
+    if version is None:
+        older = "the scheduler" if hello.protocol[1] < PROTOCOL_MIN else "this side"
+        raise VersionMismatch(
+            f"the scheduler (version {hello.version}) speaks protocol {hello.protocol[0]} to {hello.protocol[1]}, "
+            f"this side speaks {PROTOCOL_MIN} to {PROTOCOL_MAX}: {older} is too old",
+            hint="Install the same version of jupyter-gpucluster on both sides, then restart the kernel or the scheduler.",
+        )
+    return version
+
+
+class ApiClient:
+    """Every route of the API as a method. Close it when done (also a context manager)."""
+
+    def __init__(self, resolve: Resolver | Address) -> None:
+        self._resolve: Resolver = resolve if callable(resolve) else lambda: resolve
+        self._lock = threading.Lock()
+        self._transport: Transport | None = None
+        self._retired: list[Transport] = []
+        self._greeted = False
+
+    # ---- connection
+
+    @property
+    def address(self) -> str:
+        return str(self._connected().address)
+
+    def _connected(self) -> Transport:
+        with self._lock:
+            if self._transport is None:
+                self._transport = Transport(self._resolve())
+            return self._transport
+
+    def _forget(self, transport: Transport) -> None:
+        """Look for the scheduler anew next time. Other threads may still use the old pool, so it is closed at the end."""
+        with self._lock:
+            if self._transport is transport:
+                self._transport = None
+                self._retired.append(transport)
+
+    def close(self) -> None:
+        with self._lock:
+            transports = [*self._retired, *([self._transport] if self._transport else [])]
+            self._transport, self._retired = None, []
+        for transport in transports:
+            transport.close()
+
+    def __enter__(self) -> ApiClient:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _call(
+        self, method: str, path: str, *, answer: type[T], repeat: bool | None = None, **request: Any
+    ) -> T:
+        """One request. `repeat` = it does no harm twice, so it is sent again when the connection is lost."""
+        may_repeat = method == "GET" if repeat is None else repeat
+        return self._persist(
+            lambda transport: transport.request(method, path, answer=answer, **request), may_repeat, RETRY_S
+        )
+
+    def _persist(self, act: Callable[[Transport], T], may_repeat: bool, retry_s: float) -> T:
+        """Do `act`, again while the scheduler is away, until `retry_s` after it was first missed.
+
+        A scheduler that was never there fails at once: nobody waits for what does not run.
+        """
+        missed_at: float | None = None
+        tries = 0
+        while True:
+            transport: Transport | None = None
+            try:
+                transport = self._connected()
+                result = act(transport)
+                self._greeted = True
+                return result
+            except ConnectionLost as error:
+                if not may_repeat:
+                    raise
+                failure: Unavailable = error
+            except Unreached as error:
+                if not self._greeted:
+                    raise
+                failure = error
+            if transport is not None:
+                self._forget(transport)
+            missed_at = missed_at or time.monotonic()
+            if time.monotonic() - missed_at > retry_s:
+                raise failure
+            time.sleep(_BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)])
+            tries += 1
+
+    # ---- cluster
+
+    def hello(self) -> Hello:
+        """Who the scheduler is and who it takes us for. Raises VersionMismatch."""
+        hello = self._call("GET", "/hello", answer=Hello)
+        check_protocol(hello)
+        return hello
+
+    def status(self) -> StatusView:
+        return self._call("GET", "/status", answer=StatusView)
+
+    def queues(self) -> list[QueueView]:
+        return self._call("GET", "/queues", answer=list[QueueView])
+
+    def nodes(self) -> list[NodeView]:
+        return self._call("GET", "/nodes", answer=list[NodeView])
+
+    def topology(self) -> TopologyView:
+        return self._call("GET", "/topology", answer=TopologyView)
+
+    def set_node(self, name: str, health: str, reason: str | None = None) -> NodeView:
+        """Administrators: `health` is ready, cordoned or lost."""
+        body = _checked(NodeRequest, health=health, reason=reason)
+        return self._call("POST", f"/nodes/{_segment(name)}", answer=NodeView, body=body, repeat=True)
+
+    def warm(self, request: WarmRequest) -> None:
+        """A hint: have a fork server ready for programs like this."""
+        self._call("POST", "/warm", answer=Done, body=request, repeat=True)
+
+    def stop(self) -> None:
+        """Ask the scheduler to end. Running tasks go on; the next scheduler adopts them."""
+        self._call("POST", "/stop", answer=Done, repeat=False)
+
+    # ---- jobs
+
+    def submit(self, submission: JobSubmission, blobs: Mapping[str, BlobSource] | None = None) -> JobView:
+        """Submit a job; `blobs` are its inputs by SHA-256. Small ones travel inside, big ones are uploaded first.
+
+        Repeated with the same idempotency key when the connection is lost, also across a restart of the scheduler, so
+        that it ends in exactly one job.
+        """
+        blobs = blobs or {}
+        if sum(_size(source) for source in blobs.values()) <= INLINE_LIMIT_BYTES:
+            inline = {sha: bytes(_read(source)) for sha, source in blobs.items()}
+            submission = msgspec.structs.replace(submission, inline_blobs=inline)
+        else:
+            self.upload(blobs)
+        return self._call("POST", "/jobs", answer=JobView, body=submission, repeat=True)
+
+    def dry_run(self, submission: JobSubmission) -> DryRun:
+        """What the submission would do; nothing is submitted. Blobs need not be there."""
+        return self._call("POST", "/jobs/dry-run", answer=DryRun, body=submission, repeat=True)
+
+    def job(self, job: str | int) -> JobView:
+        """By long id or number. Raises NotFound."""
+        return self._call("GET", f"/jobs/{_segment(job)}", answer=JobView)
+
+    def jobs(
+        self,
+        *,
+        states: Iterable[str] = (),
+        queue: str | None = None,
+        owner: str | None = None,
+        mine: bool = False,
+        ids: Iterable[str] = (),
+        cell: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> JobList:
+        """Jobs that the caller may see, newest first; `before` (from `next_before`) gives the next page."""
+        params = {
+            "state": ",".join(states) or None,
+            "queue": queue,
+            "owner": owner,
+            "mine": mine or None,
+            "id": ",".join(ids) or None,
+            "cell": cell,
+            "limit": limit,
+            "before": before,
+        }
+        return self._call("GET", "/jobs", answer=JobList, params=params)
+
+    def cancel(self, job: str | int, reason: str | None = None) -> JobView:
+        """Cancel; a job that is ending already is left at that. Raises Conflict when it has ended."""
+        return self._call(
+            "POST",
+            f"/jobs/{_segment(job)}/cancel",
+            answer=JobView,
+            body=CancelRequest(reason=reason),
+            repeat=True,
+        )
+
+    def share(self, job: str | int, share: str) -> JobView:
+        """`share`: owner, queue or everyone."""
+        body = _checked(ShareRequest, share=share)
+        return self._call("POST", f"/jobs/{_segment(job)}/share", answer=JobView, body=body, repeat=True)
+
+    def why(self, job: str | int) -> WhyView:
+        return self._call("GET", f"/jobs/{_segment(job)}/why", answer=WhyView)
+
+    def history(self, job: str | int) -> list[HistoryView]:
+        return self._call("GET", f"/jobs/{_segment(job)}/history", answer=list[HistoryView])
+
+    def steps(self, job: str | int) -> StepsView:
+        return self._call("GET", f"/jobs/{_segment(job)}/steps", answer=StepsView)
+
+    def result(self, job: str | int, rank: int = 0) -> ResultView:
+        return self._call("GET", f"/jobs/{_segment(job)}/result", answer=ResultView, params={"rank": rank})
+
+    def source(self, job: str | int) -> str:
+        """The code of the job, for its readers."""
+        return self._call("GET", f"/jobs/{_segment(job)}/source", answer=SourceView).source
+
+    # ---- streams
+
+    def follow(
+        self,
+        job: str | int,
+        rank: int = 0,
+        cursor: tuple[int, int] | None = None,
+        follow: bool = True,
+    ) -> Follower:
+        """State and log of a job as they come, over reconnects and restarts without a gap or a repetition.
+
+        `cursor`: (attempt number, offset) where an earlier follower stood; `follow=False` ends with what is there now.
+        """
+        return Follower(self, f"/jobs/{_segment(job)}/output", rank, cursor, follow)
+
+    def log(
+        self,
+        job: str | int,
+        rank: int = 0,
+        *,
+        attempt: int | None = None,
+        tail: int | None = None,
+        follow: bool = False,
+    ) -> Follower:
+        """Log records alone: of one `attempt` (None = all), or the last `tail` records of what is there."""
+        return Follower(
+            self, f"/jobs/{_segment(job)}/log", rank, None, follow, {"only_attempt": attempt, "tail": tail}
+        )
+
+    def events(self, after: int | None = None, follow: bool = True) -> EventFeed:
+        """The cluster's events after number `after` (None = from now on), as far as the caller may see them."""
+        return EventFeed(self, after, follow)
+
+    # ---- blobs
+
+    def upload(self, blobs: Mapping[str, BlobSource]) -> int:
+        """Upload the blobs that are not there yet, resuming parts that are. Returns the bytes sent."""
+        missing = self._call(
+            "POST", "/blobs/missing", answer=Missing, body=MissingRequest(hashes=list(blobs)), repeat=True
+        ).missing
+        return sum(self._upload_one(sha, blobs[sha]) for sha in missing)
+
+    def blob_status(self, sha: str) -> BlobStatus:
+        """How much of the blob is there. A blob that is not known has 0 bytes."""
+        try:
+            headers = self._persist(lambda transport: transport.head(f"/blobs/{sha}"), True, RETRY_S)
+        except NotFound:
+            return BlobStatus(hash=sha, received_bytes=0, complete=False)
+        return BlobStatus(
+            hash=sha,
+            received_bytes=int(headers.get("upload-offset", 0)),
+            complete=headers.get("upload-complete") == "1",
+        )
+
+    def _upload_one(self, sha: str, source: BlobSource) -> int:
+        size, sent = _size(source), 0
+        status = self.blob_status(sha)
+        stuck = 0
+        while not status.complete:
+            offset = status.received_bytes
+            chunk = _read(source, offset, CHUNK_BYTES)
+            try:
+                params = {"offset": offset, "total": size}
+                status = self._call(
+                    "PUT", f"/blobs/{sha}", answer=BlobStatus, params=params, content=chunk, repeat=False
+                )
+                sent += len(chunk)
+                stuck = 0
+            except (ConnectionLost, Conflict) as error:
+                # Lost on the way, or another upload of the same blob was quicker: ask how far it got.
+                stuck += 1
+                if stuck > 5:
+                    raise error
+                time.sleep(_BACK_OFF_S[min(stuck, len(_BACK_OFF_S) - 1)])
+                status = self.blob_status(sha)
+        return sent
+
+    def fetch_blob(self, sha: str, job: str | None = None) -> bytes:
+        """A blob's content, checked against its hash. `job` names the job that it is a part of, for readers of that job."""
+        buffer = bytearray()
+        self._fetch(sha, job, buffer.extend, lambda: len(buffer))
+        if hashlib.sha256(buffer).hexdigest() != sha:
+            raise Unavailable(f"blob {sha[:12]} came damaged", hint="Fetch it again.")
+        return bytes(buffer)
+
+    def fetch_blob_to(self, sha: str, path: str | os.PathLike[str], job: str | None = None) -> None:
+        """As fetch_blob, into a file, for what should not stand in memory. The file appears only when it is whole."""
+        partial = f"{os.fspath(path)}.part-{os.getpid()}"
+        digest = hashlib.sha256()
+        try:
+            with open(partial, "wb") as file:
+
+                def take(chunk: bytes) -> None:
+                    file.write(chunk)
+                    digest.update(chunk)
+
+                self._fetch(sha, job, take, file.tell)
+            if digest.hexdigest() != sha:
+                raise Unavailable(f"blob {sha[:12]} came damaged", hint="Fetch it again.")
+            os.replace(partial, path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(partial)
+
+    def _fetch(
+        self, sha: str, job: str | None, take: Callable[[bytes], object], received: Callable[[], int]
+    ) -> None:
+        """Stream a blob into `take`, going on where it was cut off."""
+
+        def attempt(transport: Transport) -> None:
+            headers = {"range": f"bytes={received()}-"} if received() else None
+            with transport.stream(f"/blobs/{sha}", {"job": job}, headers) as body:
+                for chunk in body.chunks():
+                    take(chunk)
+
+        self._persist(attempt, True, RETRY_S)
+
+
+class _Feed(Generic[Item]):
+    """An iterator over the lines of a stream that reconnects by itself. `close` may be called from any thread."""
+
+    def __init__(self, client: ApiClient, path: str, item: type[Item], follow: bool) -> None:
+        self._client = client
+        self._path = path
+        self._decoder = msgspec.json.Decoder(item)
+        self._follow = follow
+        self._closed = threading.Event()
+        self._body: StreamBody | None = None
+        self._iterator = self._run()
+        #: False while the scheduler is away and looked for.
+        self.connected = False
+
+    def _params(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _accept(self, item: Item) -> bool:
+        """Note where we stand; False for what was seen before."""
+        raise NotImplementedError
+
+    def _is_last(self, item: Item) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        return next(self._iterator)
+
+    def __enter__(self) -> _Feed[Item]:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the iteration, also one that waits in another thread."""
+        self._closed.set()
+        body = self._body
+        if body is not None:
+            body.close()
+
+    def _run(self) -> Iterator[Item]:
+        missed_at: float | None = None
+        tries = 0
+        while not self._closed.is_set():
+            try:
+                for item in self._connect_once():
+                    missed_at, tries = None, 0
+                    if self._accept(item):
+                        yield item
+                    if self._is_last(item) or self._closed.is_set():
+                        return
+                if not self._follow:
+                    return
+                failure: Unavailable = ConnectionLost("the scheduler ended the stream")
+            except (Unreached, ConnectionLost) as error:
+                failure = error
+            finally:
+                self.connected = False
+            missed_at = missed_at or time.monotonic()
+            if time.monotonic() - missed_at > FOLLOW_RETRY_S:
+                raise failure
+            self._closed.wait(_BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)])
+            tries += 1
+
+    def _connect_once(self) -> Iterator[Item]:
+        transport = self._client._connected()
+        try:
+            with transport.stream(self._path, self._params()) as body:
+                self._body = body
+                self.connected = True
+                self._client._greeted = True
+                if self._closed.is_set():  # close() came between: it did not see this body
+                    return
+                for line in body.lines():
+                    yield self._decoder.decode(line)
+        except Unavailable:
+            self._client._forget(transport)
+            raise
+        except msgspec.DecodeError as error:
+            raise InvalidRequest(
+                "stream", f"the scheduler sent what this version cannot read: {error}"
+            ) from None
+        finally:
+            self._body = None
+
+
+class Follower(_Feed[StreamItem]):
+    """StreamItems of one rank of a job; see schemas.StreamItem. `cursor` is where a later follower goes on."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        path: str,
+        rank: int,
+        cursor: tuple[int, int] | None,
+        follow: bool,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(client, path, StreamItem, follow)
+        self.rank = rank
+        self.cursor = cursor
+        self._extra = dict(extra or {})
+        self._last: tuple[int, int] | None = None  # (attempt, sequence) of the last record given out
+
+    def _params(self) -> dict[str, Any]:
+        attempt, offset = self.cursor or (None, None)
+        extra = {**self._extra, "tail": None} if self.cursor else self._extra
+        return {"rank": self.rank, "attempt": attempt, "offset": offset, "follow": self._follow, **extra}
+
+    def _accept(self, item: StreamItem) -> bool:
+        if item.type == "attempt":
+            known = self.cursor is not None and item.attempt <= self.cursor[0]
+            if not known:
+                self.cursor = (item.attempt, 0)
+            return not known
+        if item.type != "record":
+            return True
+        place = (item.attempt, item.sequence)
+        if self._last is not None and place <= self._last:
+            return False
+        self._last = place
+        self.cursor = (item.attempt, item.offset + HEADER.size + len(item.payload or b""))
+        return True
+
+    def _is_last(self, item: StreamItem) -> bool:
+        return item.type == "end"
+
+
+class EventFeed(_Feed[EventView]):
+    """Events of the cluster. `after` is the number of the last one passed, also of those the caller may not see."""
+
+    def __init__(self, client: ApiClient, after: int | None, follow: bool) -> None:
+        super().__init__(client, "/events", EventView, follow)
+        self.after = after
+
+    def _params(self) -> dict[str, Any]:
+        return {"after": self.after, "follow": self._follow}
+
+    def _accept(self, item: EventView) -> bool:
+        if item.kind == "resync":
+            self.after = item.seq
+            return True
+        if item.kind != "alive" and self.after is not None and item.seq <= self.after:
+            return False
+        self.after = item.seq
+        return True
+
+
+def _checked(cls: type[T], **fields: Any) -> T:
+    try:
+        return msgspec.convert(fields, cls)
+    except msgspec.ValidationError as error:
+        field = next(iter(fields))
+        raise InvalidRequest(field, f"{fields[field]!r} is not possible here: {error}") from None
+
+
+def _segment(value: str | int) -> str:
+    """One path segment. Raises InvalidRequest for what cannot name anything."""
+    from urllib.parse import quote
+
+    text = str(value).strip()
+    if not text or text in (".", ".."):
+        raise InvalidRequest("id", f"{value!r} names nothing")
+    return quote(text, safe="")
+
+
+def _size(source: BlobSource) -> int:
+    if isinstance(source, (bytes, bytearray)):
+        return len(source)
+    if isinstance(source, memoryview):
+        return source.nbytes
+    return os.stat(source).st_size
+
+
+def _read(source: BlobSource, offset: int = 0, limit: int | None = None) -> bytes | memoryview:
+    """Bytes of the source from `offset` on, at most `limit`."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        view = memoryview(source)
+        flat = view if view.format == "B" and view.ndim == 1 else view.cast("B")
+        return flat[offset:] if limit is None else flat[offset : offset + limit]
+    with open(source, "rb") as file:
+        file.seek(offset)
+        return file.read(-1 if limit is None else limit)

@@ -1,0 +1,233 @@
+"""Where this user's scheduler is: folders, the runtime file that a running scheduler leaves, and reading it back.
+
+The runtime folder is on this machine (socket, locks, runtime file); the data folder may be anywhere. Both names a
+scheduler by (host, boot, data folder), so that a file left by another machine or another boot is never believed.
+Nothing here starts anything: see embedded.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from ..model.errors import InvalidRequest
+from .transport import Unreached
+
+#: sun_path holds 108 bytes on Linux and 104 elsewhere; stay clear of both.
+SOCKET_PATH_LIMIT = 100
+CONNECT_TIMEOUT_S = 2.0
+
+ENV_DATA = "GPUCLUSTER_DATA"
+ENV_RUNTIME = "GPUCLUSTER_RUNTIME"
+ENV_ADDRESS = "GPUCLUSTER_ADDRESS"
+ENV_CONFIG = "GPUCLUSTER_CONFIG"
+
+
+class RuntimeInfo(msgspec.Struct, kw_only=True):
+    """What a running scheduler tells about itself. `start_ticks`: field 22 of /proc/<pid>/stat."""
+
+    pid: int
+    start_ticks: int
+    pid_namespace: str
+    host: str
+    boot_id: str
+    protocol: tuple[int, int]
+    socket: str
+    data_dir: str
+    version: str
+    started_us: int = 0
+    seen_us: int = 0  # refreshed now and then by a scheduler whose data folder is on a network file system
+
+    @property
+    def address(self) -> str:
+        return f"unix:{self.socket}"
+
+
+def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
+    """The data folder: the argument, $GPUCLUSTER_DATA, or ``gpucluster`` in the user's data home. Not created here."""
+    chosen = data_dir or os.environ.get(ENV_DATA)
+    if not chosen:
+        home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        chosen = os.path.join(home, "gpucluster")
+    return Path(os.path.realpath(os.path.expanduser(os.fspath(chosen))))
+
+
+def runtime_folder() -> Path:
+    """The runtime folder, created 0700: $GPUCLUSTER_RUNTIME, $XDG_RUNTIME_DIR/gpucluster, or a short one in the
+    system's temporary folder. Raises InvalidRequest when what stands there belongs to somebody else.
+    """
+    chosen = os.environ.get(ENV_RUNTIME)
+    if chosen:
+        return private_folder(Path(chosen).expanduser(), field=ENV_RUNTIME)
+    session = os.environ.get("XDG_RUNTIME_DIR")
+    if session and _owned_and_writable(session):
+        return private_folder(Path(session) / "gpucluster", field="XDG_RUNTIME_DIR")
+    return short_folder()
+
+
+def short_folder() -> Path:
+    """``gpucluster-<uid>`` in the system's temporary folder, 0700 and ours."""
+    base = tempfile.gettempdir()
+    if len(os.fsencode(base)) > 40:
+        base = "/tmp"
+    return private_folder(Path(base) / f"gpucluster-{os.getuid()}", field="TMPDIR")
+
+
+def private_folder(path: Path, *, field: str) -> Path:
+    """Create `path` (0700) where it is missing; refuse a link, another owner, or one that others may enter."""
+    path = Path(os.path.abspath(path))
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = os.lstat(path)
+    except OSError as error:
+        raise InvalidRequest(field, f"{path} cannot be used as a folder: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode):
+        raise InvalidRequest(field, f"{path} is not a folder of its own (a link, for instance)")
+    if status.st_uid != os.getuid():
+        raise InvalidRequest(
+            field,
+            f"{path} belongs to uid {status.st_uid}, not to you",
+            f"Set {ENV_RUNTIME} to a folder of yours.",
+        )
+    if status.st_mode & 0o077:
+        os.chmod(path, 0o700)
+    return path
+
+
+def _owned_and_writable(path: str) -> bool:
+    try:
+        return os.stat(path).st_uid == os.getuid() and os.access(path, os.W_OK | os.X_OK)
+    except OSError:
+        return False
+
+
+def scheduler_key(data_dir: Path) -> str:
+    """A short name for the scheduler of `data_dir` on this machine in this boot."""
+    text = "\0".join((host_name(), boot_id(), str(data_dir)))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def socket_path(runtime: Path, key: str) -> Path:
+    """Where the socket goes: the runtime folder, or a short folder when that path would be too long."""
+    path = runtime / f"{key}.sock"
+    if len(os.fsencode(path)) >= SOCKET_PATH_LIMIT:
+        path = short_folder() / f"{key}.sock"
+    return path
+
+
+def runtime_file(runtime: Path, key: str) -> Path:
+    return runtime / f"{key}.json"
+
+
+def claim_file(data_dir: Path) -> Path:
+    """The copy of the runtime file in the data folder: for clients with another runtime folder, and other machines."""
+    return data_dir / "scheduler.json"
+
+
+@functools.cache
+def boot_id() -> str:
+    """Changes with each boot of this machine."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        import psutil
+
+        return str(int(psutil.boot_time()))
+
+
+def host_name() -> str:
+    return socket.gethostname()
+
+
+def pid_namespace() -> str:
+    """Names the numbering in which this process's pids hold; "" where the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
+
+
+def start_ticks(pid: int) -> int | None:
+    """When the process began (clock ticks since boot): tells it from a later one of the same pid. None = no process."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None if os.path.isdir("/proc/self") else _start_ticks_elsewhere(pid)
+    fields = text.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def _start_ticks_elsewhere(pid: int) -> int | None:
+    import psutil
+
+    try:
+        return int(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return None
+
+
+def is_running(info: RuntimeInfo) -> bool:
+    """Whether the process that wrote `info` still lives. In another pid namespace nobody can say: then True."""
+    if info.host != host_name() or info.boot_id != boot_id():
+        return False
+    if info.pid_namespace != pid_namespace():
+        return True
+    return start_ticks(info.pid) == info.start_ticks
+
+
+def read_runtime_file(path: Path) -> RuntimeInfo | None:
+    """None when there is none, or when what stands there is none (half written by a broken disk, another version)."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=RuntimeInfo)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def write_runtime_file(path: Path, info: RuntimeInfo) -> None:
+    """Atomic, readable by the owner only."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(info)))
+    os.replace(temporary, path)
+
+
+def accepts(path: str) -> bool:
+    """Whether something listens on the Unix socket `path`."""
+    with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
+        probe.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def find_scheduler(data_dir: str | os.PathLike[str] | None = None) -> RuntimeInfo | None:
+    """The running scheduler of this data folder on this machine, or None. Left-over files are seen through, not removed."""
+    folder = data_folder(data_dir)
+    candidates = [runtime_file(runtime_folder(), scheduler_key(folder)), claim_file(folder)]
+    for path in candidates:
+        info = read_runtime_file(path)
+        if info and info.data_dir == str(folder) and is_running(info) and accepts(info.socket):
+            return info
+    return None
+
+
+def require_scheduler(data_dir: str | os.PathLike[str] | None = None) -> RuntimeInfo:
+    """As find_scheduler; raises Unreached when there is none."""
+    info = find_scheduler(data_dir)
+    if info is None:
+        raise Unreached(
+            f"no scheduler runs for the data folder {data_folder(data_dir)}",
+            hint="Start one with `gpucluster serve`; the first submission from a notebook starts one by itself.",
+        )
+    return info

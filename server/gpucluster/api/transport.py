@@ -1,0 +1,276 @@
+"""HTTP under the client: one thread-safe connection pool over a Unix socket or a URL, and errors that speak.
+
+Whatever goes wrong here leaves as a GpuclusterError: the one the scheduler answered, or `Unavailable` when no answer
+came. httpx is imported when the first connection is made, because it takes longer to import than all the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import socket
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..model.errors import (
+    Conflict,
+    Forbidden,
+    GpuclusterError,
+    InvalidRequest,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    error_from_code,
+)
+from .schemas import API_PREFIX, ErrorAnswer
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_S = 5.0
+#: The service answers within this time or sends a heartbeat; silence beyond it counts as a lost connection.
+READ_TIMEOUT_S = 30.0
+WRITE_TIMEOUT_S = 60.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """Where the API is: a Unix socket (`socket_path`) or a base URL up to, not including, ``/v1``."""
+
+    base_url: str
+    socket_path: str | None = None
+    token: str | None = dataclasses.field(default=None, repr=False)
+
+    def __str__(self) -> str:
+        return f"unix:{self.socket_path}" if self.socket_path else self.base_url
+
+
+def parse_address(text: str, *, token: str | None = None, field: str = "address") -> Address:
+    """Read ``unix:/path/to.sock``, a bare absolute path, or ``http(s)://host:port[/path]``. Raises InvalidRequest."""
+    text = text.strip()
+    if text.startswith("unix:"):
+        text = text.removeprefix("unix:").removeprefix("//")
+    if text.startswith("/"):
+        return Address("http://scheduler", socket_path=text)
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidRequest(
+            field,
+            f"{text!r} is not an address",
+            "Write unix:/path/to/socket, http://host:port or https://host:port.",
+        )
+    return Address(text.rstrip("/").removesuffix(API_PREFIX), token=token)
+
+
+class Unreached(Unavailable):
+    """No connection came about, so nothing was done."""
+
+
+class ConnectionLost(Unavailable):
+    """The connection broke after the request was sent: whether it was carried out is not known."""
+
+
+class StreamBody:
+    """An answer that is read piece by piece. `close` may be called from any thread and wakes a blocked reader."""
+
+    def __init__(self, response: httpx.Response, address: Address) -> None:
+        self._response = response
+        self._address = address
+        self._closed = False
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    def chunks(self) -> Iterator[bytes]:
+        """Pieces as they arrive. Raises ConnectionLost; ends early without an error once closed."""
+        try:
+            yield from self._response.iter_raw()
+        except Exception as error:
+            if self._closed:
+                return
+            raise _as_unavailable(error, self._address) from None
+
+    def lines(self) -> Iterator[bytes]:
+        """Whole lines, without their line ends. What follows the last one is an unfinished line and is left out."""
+        rest: list[bytes] = []
+        for chunk in self.chunks():
+            *whole, tail = chunk.split(b"\n")
+            if whole:
+                yield b"".join([*rest, whole[0]])
+                yield from whole[1:]
+                rest = []
+            if tail:
+                rest.append(tail)
+
+    def close(self) -> None:
+        """Wake whoever reads, by shutting the socket down: closing a descriptor does not wake a blocked read."""
+        self._closed = True
+        stream = self._response.extensions.get("network_stream")
+        raw = stream.get_extra_info("socket") if stream is not None else None
+        if raw is not None:
+            with contextlib.suppress(OSError):
+                raw.shutdown(socket.SHUT_RDWR)
+
+
+class Transport:
+    """Requests to one address. Thread-safe."""
+
+    def __init__(self, address: Address) -> None:
+        import httpx
+
+        self.address = address
+        headers = {"accept-encoding": "identity"}
+        if address.token:
+            headers["authorization"] = f"token {address.token}"
+        uds = address.socket_path
+        self._client = httpx.Client(
+            base_url=address.base_url,
+            headers=headers,
+            transport=httpx.HTTPTransport(uds=uds, limits=httpx.Limits(max_keepalive_connections=4)),
+            timeout=httpx.Timeout(
+                connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S, write=WRITE_TIMEOUT_S, pool=None
+            ),
+            trust_env=uds is None,
+        )
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        body: msgspec.Struct | None = None,
+        content: bytes | memoryview | None = None,
+        answer: type[T],
+        timeout_s: float | None = None,
+    ) -> T:
+        """One request; the answer decoded as `answer`. Raises the scheduler's error, Unavailable or ConnectionLost."""
+        response = self._send(method, path, params, _encode(body, content), timeout_s)
+        if response.is_error:
+            raise error_of(response.status_code, response.content)
+        try:
+            return msgspec.json.decode(response.content, type=answer)
+        except msgspec.DecodeError as error:
+            raise Unavailable(
+                f"what answers at {self.address} is not this version's scheduler: {error}",
+                hint="Compare `gpucluster --version` on both sides.",
+            ) from None
+
+    def head(self, path: str) -> Mapping[str, str]:
+        """The headers of a HEAD request. Raises NotFound and the other errors by status."""
+        response = self._send("HEAD", path, None, None, None)
+        if response.is_error:
+            raise error_of(response.status_code, b"")
+        return response.headers
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, Any] | None,
+        data: bytes | memoryview | None,
+        timeout_s: float | None,
+    ) -> httpx.Response:
+        import httpx
+
+        timeout = self._client.timeout if timeout_s is None else httpx.Timeout(timeout_s)
+        content = bytes(data) if isinstance(data, memoryview) else data
+        try:
+            return self._client.request(
+                method, API_PREFIX + path, params=_plain(params), content=content, timeout=timeout
+            )
+        except httpx.HTTPError as error:
+            raise _as_unavailable(error, self.address) from None
+
+    @contextlib.contextmanager
+    def stream(
+        self, path: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
+    ) -> Iterator[StreamBody]:
+        """A GET whose answer is read as it comes."""
+        import httpx
+
+        request = self._client.build_request(
+            "GET", API_PREFIX + path, params=_plain(params), headers=dict(headers or {})
+        )
+        try:
+            response = self._client.send(request, stream=True)
+            if response.is_error:
+                response.read()
+        except httpx.HTTPError as error:
+            raise _as_unavailable(error, self.address) from None
+        try:
+            if response.is_error:
+                raise error_of(response.status_code, response.content)
+            yield StreamBody(response, self.address)
+        finally:
+            with contextlib.suppress(Exception):
+                response.close()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _encode(body: msgspec.Struct | None, content: bytes | memoryview | None) -> bytes | memoryview | None:
+    return msgspec.json.encode(body) if body is not None else content
+
+
+def _plain(params: Mapping[str, Any] | None) -> dict[str, str] | None:
+    if params is None:
+        return None
+    return {
+        key: str(int(value)) if isinstance(value, bool) else str(value)
+        for key, value in params.items()
+        if value is not None
+    }
+
+
+def error_of(status: int, content: bytes) -> GpuclusterError:
+    """The error that an answer of status 4xx or 5xx speaks of, also when a proxy or another server wrote it."""
+    try:
+        error = msgspec.json.decode(content, type=ErrorAnswer).error
+        return error_from_code(error.code, error.reason, error.field, error.hint)
+    except msgspec.DecodeError:
+        pass
+    said = _foreign_reason(content)
+    classes: dict[int, tuple[type[GpuclusterError], str]] = {
+        401: (Unauthenticated, "the server wants a credential that did not come with the request"),
+        403: (Forbidden, "the server does not allow this request"),
+        404: (NotFound, "the server knows nothing at this address"),
+        409: (Conflict, "the request contradicts the present state"),
+        413: (TooLarge, "the request is over the server's size limit"),
+    }
+    cls, reason = classes.get(status, (Unavailable, f"the server answered with status {status}"))
+    return cls(f"{reason} ({said})" if said else reason)
+
+
+def _foreign_reason(content: bytes) -> str:
+    """What a Jupyter server or a proxy says in its own error format, shortened to one line."""
+    try:
+        message = msgspec.json.decode(content, type=dict[str, Any]).get("message")
+    except msgspec.DecodeError:
+        return ""
+    return " ".join(str(message).split())[:200] if message else ""
+
+
+def _as_unavailable(error: Exception, address: Address) -> Unavailable:
+    """The one place where a failure of httpx (or of the socket below) becomes ours."""
+    import httpx
+
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return Unreached(
+            f"no scheduler answers at {address}",
+            hint="Start one with `gpucluster serve`, or see where one runs with `gpucluster status`.",
+        )
+    if isinstance(error, httpx.TimeoutException):
+        return ConnectionLost(
+            f"the scheduler at {address} does not answer",
+            hint="It may be busy or stuck; its log is scheduler.log in the data folder.",
+        )
+    return ConnectionLost(f"the connection to the scheduler at {address} was lost")
