@@ -36,10 +36,11 @@ class StopCause(enum.IntEnum):
     MIGRATE = 1
     EVICT = 2
     DRAIN = 3
-    START_FAILED = 4  # a task could not start
-    TASK_FAILED = 5  # a task ended badly, the rest is ended
-    TIME_LIMIT = 6
-    CANCEL = 7
+    LOST = 4  # a task of the gang was lost, the rest is ended
+    START_FAILED = 5  # a task could not start
+    TASK_FAILED = 6  # a task ended badly, the rest is ended
+    TIME_LIMIT = 7
+    CANCEL = 8
 
     @property
     def label(self) -> str:
@@ -265,10 +266,12 @@ class Job(msgspec.Struct, kw_only=True):
     attempts_made: int = 0
     failures: int = 0  # attempts that failed through the job's own fault
     losses: int = 0  # attempts lost or evicted
+    start_failures: int = 0  # attempts in a row of which a task could not start
     not_before_us: int = 0  # back-off: not placed before this time
     avoid_nodes: tuple[str, ...] = ()  # nodes on which a start failed lately
     stop_cause: StopCause | None = None
     stop_actor: str | None = None
+    stop_requested_us: int | None = None  # when the present attempt was first asked to stop
     reason: str | None = None  # why it is in this state, for people
     progress: Progress | None = None
     idempotency_key: str | None = None
