@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar, Union
 
 import msgspec
 
-from ..model.errors import Conflict, InvalidRequest, NotFound, Unavailable, VersionMismatch
+from ..model.errors import Conflict, InvalidRequest, Unavailable, VersionMismatch
 from ..worker.frames import HEADER
 from ..worker.protocol import common_version
 from . import discovery, embedded
@@ -356,16 +356,8 @@ class ApiClient:
         return sum(self._upload_one(sha, blobs[sha]) for sha in missing)
 
     def blob_status(self, sha: str) -> BlobStatus:
-        """How much of the blob is there. A blob that is not known has 0 bytes."""
-        try:
-            headers = self._persist(lambda transport: transport.head(f"/blobs/{sha}"), True, RETRY_S)
-        except NotFound:
-            return BlobStatus(hash=sha, received_bytes=0, complete=False)
-        return BlobStatus(
-            hash=sha,
-            received_bytes=int(headers.get("upload-offset", 0)),
-            complete=headers.get("upload-complete") == "1",
-        )
+        """How much of the blob is there; 0 bytes of one that is not known."""
+        return self._call("GET", f"/blobs/{sha}", answer=BlobStatus, params={"status": True})
 
     def _upload_one(self, sha: str, source: BlobSource) -> int:
         size, sent = _size(source), 0
@@ -488,7 +480,9 @@ class _Feed(Generic[Item]):
                 if not self._follow:
                     return
                 failure: Unavailable = ConnectionLost("the scheduler ended the stream")
-            except (Unreached, ConnectionLost) as error:
+            except embedded.StartFailed:
+                raise
+            except Unavailable as error:
                 failure = error
             finally:
                 self.connected = False

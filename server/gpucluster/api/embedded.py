@@ -43,6 +43,10 @@ _KEPT = frozenset(
 _KEPT_PREFIXES = ("LC_", "XDG_", "GPUCLUSTER_")
 
 
+class StartFailed(Unavailable):
+    """The scheduler was started and did not come up: trying again at once will not help."""
+
+
 def ensure_scheduler(
     data_dir: str | os.PathLike[str] | None = None,
     *,
@@ -51,7 +55,7 @@ def ensure_scheduler(
 ) -> RuntimeInfo:
     """The running scheduler of this data folder, started now if there is none.
 
-    `config`: a cluster.yaml (else $GPUCLUSTER_CONFIG, else the built-in cluster). Raises Unavailable with the end of the
+    `config`: a cluster.yaml (else $GPUCLUSTER_CONFIG, else the built-in cluster). Raises StartFailed (an Unavailable) with the end of the
     scheduler's own words when it does not come up.
     """
     found = discovery.find_scheduler(data_dir)
@@ -76,7 +80,7 @@ def _start_lock(path: Path, deadline: float) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Unavailable(
+                    raise StartFailed(
                         "another process has been starting the scheduler for too long"
                     ) from None
                 time.sleep(_POLL_S)
@@ -101,11 +105,11 @@ def _start(
             info = _wait_for_other(folder)
             if info:
                 return info
-            raise Unavailable(
+            raise StartFailed(
                 f"the scheduler did not start\n{_tail(log, before)}".rstrip(), hint=f"Its log is {log}."
             )
         if time.monotonic() > deadline:
-            raise Unavailable(
+            raise StartFailed(
                 f"the scheduler (pid {pid}) did not come up in time\n{_tail(log, before)}".rstrip(),
                 hint=f"Its log is {log}.",
             )
@@ -130,7 +134,7 @@ def _start_log(folder: Path) -> Path:
             log.unlink()
         log.touch(mode=0o600)
     except OSError as error:
-        raise Unavailable(
+        raise StartFailed(
             f"the data folder {folder} cannot be written: {error.strerror}",
             hint=f"Set {ENV_DATA} to a folder of yours with free space.",
         ) from None
@@ -144,7 +148,7 @@ def _spawn_detached(log: Path, folder: Path, runtime: Path, config: str | os.Pat
     nor where a clean-up ends all children of a kernel.
     """
     if not sys.executable:
-        raise Unavailable("this Python does not know its own interpreter, so it cannot start a scheduler")
+        raise StartFailed("this Python does not know its own interpreter, so it cannot start a scheduler")
     command = [sys.executable, "-m", "gpucluster", "serve", "--embedded"]
     script = f"{shlex.join(command)} </dev/null >>{shlex.quote(str(log))} 2>&1 & echo $!"
     try:
@@ -160,7 +164,7 @@ def _spawn_detached(log: Path, folder: Path, runtime: Path, config: str | os.Pat
         )
         return int(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise Unavailable(f"the scheduler could not be started: {error}") from None
+        raise StartFailed(f"the scheduler could not be started: {error}") from None
 
 
 def _environment(folder: Path, runtime: Path, config: str | os.PathLike[str] | None) -> dict[str, str]:

@@ -163,13 +163,6 @@ class Transport:
                 hint="Compare `gpucluster --version` on both sides.",
             ) from None
 
-    def head(self, path: str) -> Mapping[str, str]:
-        """The headers of a HEAD request. Raises NotFound and the other errors by status."""
-        response = self._send("HEAD", path, None, None, None)
-        if response.is_error:
-            raise error_of(response.status_code, b"")
-        return response.headers
-
     def _send(
         self,
         method: str,
@@ -233,6 +226,8 @@ def _plain(params: Mapping[str, Any] | None) -> dict[str, str] | None:
 
 def error_of(status: int, content: bytes) -> GpuclusterError:
     """The error that an answer of status 4xx or 5xx speaks of, also when a proxy or another server wrote it."""
+    if status in (502, 504):
+        return ConnectionLost("the server in between lost the connection to the scheduler")
     try:
         error = msgspec.json.decode(content, type=ErrorAnswer).error
         return error_from_code(error.code, error.reason, error.field, error.hint)
