@@ -1,0 +1,1 @@
+"""What a machine has: GPU inventory (NVML or declared), topology, usage samples. Entry: `inventory.discover`."""
