@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
-import socket
-import subprocess
-import sys
 import tempfile
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.jupyter_server import JupyterServer
 
-BASE_URL = "/user/a%40b/lab-1/"
-TOKEN = "e2e-token"
 CHROMIUM_FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -32,79 +24,10 @@ def missing(what: str) -> None:
     pytest.skip(f"{what} is missing")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-class Lab:
-    """A running Jupyter server with Lab and Notebook; `url` ends with a slash."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}{BASE_URL}"
-        self.env = {
-            **os.environ,
-            "GPUCLUSTER_DATA": str(folder / "data"),
-            "GPUCLUSTER_RUNTIME": str(folder / "run"),
-            "JUPYTER_CONFIG_DIR": str(folder / "config"),
-            "JUPYTER_DATA_DIR": str(folder / "jupyter"),
-            "JUPYTER_RUNTIME_DIR": str(folder / "jupyter-run"),
-            "IPYTHONDIR": str(folder / "ipython"),
-        }
-        (folder / "notebooks").mkdir()
-        (folder / "run").mkdir(mode=0o700)
-        settings = folder / "config/lab/user-settings/@jupyterlab/apputils-extension"
-        settings.mkdir(parents=True)
-        no_news = {"fetchNews": "false", "checkForUpdates": False}
-        (settings / "notification.jupyterlab-settings").write_text(json.dumps(no_news))
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        log = open(self.folder / "lab.log", "ab")  # noqa: SIM115 - handed to the child
-        self.process = subprocess.Popen(
-            [
-                sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={self.port}",
-                "--ServerApp.port_retries=0", f"--ServerApp.base_url={BASE_URL}", f"--IdentityProvider.token={TOKEN}",
-                f"--ServerApp.root_dir={self.folder / 'notebooks'}", "--LabApp.expose_app_in_browser=True",
-                "--LabApp.extension_manager=readonly",
-            ],
-            env=self.env, stdout=log, stderr=log, start_new_session=True,
-        )  # fmt: skip
-        log.close()
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                urllib.request.urlopen(f"{self.url}api/status?token={TOKEN}", timeout=5).close()
-                return
-            except OSError:
-                if time.monotonic() > deadline or self.process.poll() is not None:
-                    raise RuntimeError((self.folder / "lab.log").read_text()[-4000:]) from None
-                time.sleep(0.1)
-
-    def stop(self) -> None:
-        if self.process is not None and self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGTERM)
-            try:
-                self.process.wait(20)
-            except subprocess.TimeoutExpired:
-                os.killpg(self.process.pid, signal.SIGKILL)
-                self.process.wait()
-        subprocess.run(
-            [sys.executable, "-m", "gpucluster", "stop"],
-            env=self.env,
-            check=False,
-            capture_output=True,
-            timeout=60,
-        )
-
-
 @pytest.fixture(scope="session")
-def lab() -> Iterator[Lab]:
+def lab() -> Iterator[JupyterServer]:
     folder = Path(tempfile.mkdtemp(prefix="gpe-"))
-    server = Lab(folder)
+    server = JupyterServer(folder)
     try:
         server.start()
         yield server
@@ -126,7 +49,7 @@ def browser() -> Iterator[object]:
 
 
 @pytest.fixture
-def page(browser: object, lab: Lab) -> Iterator[object]:
+def page(browser: object, lab: JupyterServer) -> Iterator[object]:
     context = browser.new_context(viewport={"width": 1400, "height": 900})  # type: ignore[attr-defined]
     context.set_default_timeout(60_000)
     tab = context.new_page()

@@ -6,7 +6,7 @@ import json
 import uuid
 from typing import Any
 
-from conftest import TOKEN, Lab
+from support.jupyter_server import TOKEN, JupyterServer
 
 RUN_ALL = """async path => {
   const app = window.jupyterapp;
@@ -35,7 +35,7 @@ def notebook(*sources: str) -> dict[str, Any]:
     return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
 
-def open_lab(page: Any, lab: Lab) -> None:
+def open_lab(page: Any, lab: JupyterServer) -> None:
     page.goto(f"{lab.url}lab/workspaces/{uuid.uuid4().hex}?reset&token={TOKEN}")
     page.wait_for_function("window.jupyterapp !== undefined")
     page.evaluate("async () => { await window.jupyterapp.restored; }")
@@ -46,7 +46,7 @@ def text_of(output: dict[str, Any]) -> str:
     return "".join(parts)
 
 
-def test_sidebar_shows_the_queues_of_the_cluster(page: Any, lab: Lab) -> None:
+def test_sidebar_shows_the_queues_of_the_cluster(page: Any, lab: JupyterServer) -> None:
     open_lab(page, lab)
     page.evaluate("async () => { await window.jupyterapp.shell.activateById('jp-gpucluster-sidebar'); }")
     panel = page.locator("#jp-gpucluster-sidebar")
@@ -57,7 +57,7 @@ def test_sidebar_shows_the_queues_of_the_cluster(page: Any, lab: Lab) -> None:
     assert page.errors == []
 
 
-def test_submitted_cell_runs_as_a_job_and_its_result_comes_back(page: Any, lab: Lab) -> None:
+def test_submitted_cell_runs_as_a_job_and_its_result_comes_back(page: Any, lab: JupyterServer) -> None:
     body = notebook(
         "%load_ext jupyter_gpucluster\nbase = 20",
         "%%submit --gpus 2 --name from-lab\nimport os\nanswer = 2 * base + 2\nprint('rank', os.environ['RANK'])\nanswer",

@@ -1,0 +1,169 @@
+"""The API below a real Jupyter server: who gets in, what passes, how errors arrive."""
+
+from __future__ import annotations
+
+import http.cookiejar
+import json
+import shutil
+import tempfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import websocket
+from support.jupyter_server import BASE_URL, TOKEN, JupyterServer
+
+from jupyter_gpucluster.server_extension.kernel_token import TOKEN_VARIABLE, URL_VARIABLE
+from jupyter_gpucluster.server_extension.routes import FORWARDED
+
+API = "gpucluster/api/v1/"
+JOB = "0" * 26
+BLOB = "0" * 64
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[JupyterServer]:
+    folder = Path(tempfile.mkdtemp(prefix="gps-"))
+    running = JupyterServer(folder)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def submission(**changes: object) -> dict[str, object]:
+    return {
+        "kind": "command", "source": "true", "command": ["true"], "idempotency_key": uuid.uuid4().hex, **changes,
+    }  # fmt: skip
+
+
+def every_route() -> list[tuple[str, str]]:
+    """One path for each alternative of each allowed route."""
+    found = []
+    for method, pattern in FORWARDED:
+        concrete = pattern.replace("jobs/[0-9a-z]+", f"jobs/{JOB}").replace(
+            "blobs/[0-9a-f]{64}", f"blobs/{BLOB}"
+        )
+        head, _, group = concrete.partition("(?:")
+        choices = group.rstrip(")").split("|") if group else concrete.split("|")
+        found += [(method, (head if group else "") + choice) for choice in choices]
+    return found
+
+
+def kernel_variables(server: JupyterServer) -> dict[str, str]:
+    """What a kernel that this server started finds in its environment."""
+    status, kernel = server.request("POST", "api/kernels", {"name": "python3"})
+    assert status == 201, kernel
+    try:
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    command = (entry / "cmdline").read_bytes()
+                    environment = (entry / "environ").read_bytes()
+                except OSError:
+                    continue
+                if kernel["id"].encode() in command:
+                    pairs = (item.partition(b"=") for item in environment.split(b"\0"))
+                    return {key.decode(): value.decode() for key, _, value in pairs}
+        raise AssertionError("the kernel's process was not found")
+    finally:
+        server.request("DELETE", f"api/kernels/{kernel['id']}")
+
+
+@pytest.mark.parametrize(("method", "path"), every_route())
+def test_every_endpoint_refuses_a_stranger(server: JupyterServer, method: str, path: str) -> None:
+    body = {} if method in ("POST", "PUT") else None
+    status, _ = server.request(method, API + path, body, token=None)
+    assert status == 403
+    status, _ = server.request(method, API + path, body, token="gpk-wrong")
+    assert status == 403
+
+
+def test_status_passes_through(server: JupyterServer) -> None:
+    status, body = server.request("GET", API + "status")
+    assert status == 200
+    assert body["gpus"] == 16
+    assert body["simulated"] is True
+
+
+def test_error_keeps_its_status_and_says_what_to_do(server: JupyterServer) -> None:
+    status, body = server.request("POST", API + "jobs", submission(queue="nosuch"))
+    assert status == 400
+    assert body["error"]["field"] == "queue"
+    assert "research" in body["error"]["reason"] + (body["error"]["hint"] or "")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "stop"), ("POST", "nodes/node-0"), ("GET", "../status"), ("PUT", "jobs")]
+)
+def test_what_is_not_meant_for_notebooks_does_not_pass(server: JupyterServer, method: str, path: str) -> None:
+    status, _ = server.request(method, API + path, {} if method != "GET" else None)
+    assert status in (403, 404)
+
+
+def test_kernel_token_submits_without_xsrf_and_opens_nothing_else(server: JupyterServer) -> None:
+    variables = kernel_variables(server)
+    assert urllib.parse.urlparse(variables[URL_VARIABLE]).path == BASE_URL
+    token = variables[TOKEN_VARIABLE]
+    status, job = server.request("POST", API + "jobs", submission(), token=token)
+    assert status == 201, job
+    status, _ = server.request("GET", "api/contents", token=token)
+    assert status == 403
+    status, _ = server.request("GET", "api/kernels", token=token)
+    assert status == 403
+
+
+def test_server_keeps_the_kernel_token_out_of_its_own_environment(server: JupyterServer) -> None:
+    assert server.process is not None
+    assert TOKEN_VARIABLE.encode() not in Path(f"/proc/{server.process.pid}/environ").read_bytes()
+
+
+def test_browser_session_needs_the_xsrf_token(server: JupyterServer) -> None:
+    jar = http.cookiejar.CookieJar()
+    opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar))
+    opener.open(f"{server.url}lab?token={TOKEN}", timeout=60).close()
+    request = urllib.request.Request(
+        server.url + API + "jobs", json.dumps(submission()).encode(), method="POST"
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        opener.open(request, timeout=60)
+    assert refused.value.code == 403
+    xsrf = next(cookie.value for cookie in jar if cookie.name == "_xsrf")
+    request = urllib.request.Request(
+        server.url + API + "jobs", json.dumps(submission()).encode(), method="POST"
+    )
+    request.add_header("X-XSRFToken", str(xsrf))
+    with opener.open(request, timeout=60) as answer:
+        assert answer.status == 201
+
+
+def test_event_socket_refuses_a_stranger(server: JupyterServer) -> None:
+    address = server.url.replace("http", "ws", 1) + API + "events/ws"
+    with pytest.raises(websocket.WebSocketBadStatusException) as refused:
+        websocket.create_connection(address, timeout=60)
+    assert refused.value.status_code == 403
+
+
+def test_event_socket_tells_each_change_of_a_job_in_order(server: JupyterServer) -> None:
+    _, status = server.request("GET", API + "status")
+    address = server.url.replace("http", "ws", 1) + API + f"events/ws?after={status['seq']}&token={TOKEN}"
+    connection = websocket.create_connection(address, timeout=60)
+    try:
+        _, job = server.request("POST", API + "jobs", submission())
+        states: list[str] = []
+        numbers: list[int] = []
+        while "succeeded" not in states:
+            event = json.loads(connection.recv())
+            numbers.append(event["seq"])
+            if event["kind"] == "job.state" and event["data"]["number"] == job["number"]:
+                states.append(event["data"]["state"])
+        assert states == ["pending", "starting", "running", "succeeded"]
+        assert numbers == sorted(numbers)
+    finally:
+        connection.close()
