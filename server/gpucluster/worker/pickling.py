@@ -302,7 +302,7 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
 
 def _reduce_cached_property(cached: functools.cached_property[Any]) -> Any:
     """Without the lock that it holds up to Python 3.11."""
-    state = {"attrname": cached.attrname, "__doc__": cached.__doc__}  # type: ignore[attr-defined]
+    state = {"attrname": cached.attrname, "__doc__": cached.__doc__}
     return functools.cached_property, (cached.func,), state
 
 
