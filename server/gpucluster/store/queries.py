@@ -1,0 +1,233 @@
+"""What the API and recovery read. Blocking, safe on any thread beside the writer; each call sees one consistent state."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from sqlalchemy import Connection, func, select
+
+from ..engine.protocols import HistoryEntry, Recovered
+from ..model.errors import NotFound
+from ..model.events import PublishedEvent
+from ..model.jobs import ENDED_STATES, Attempt, Job, JobState, Progress, Task
+from ..model.queues import QueueSpec
+from . import tables
+from .codec import decode_progress
+from .database import Database
+from .rows import Row, attempt_of, event_of, history_of, job_of, queue_of, task_of
+
+#: Values of one IN (…) list; databases limit how many parameters a statement takes.
+_IN_LIMIT = 500
+_ENDED = [state.value for state in ENDED_STATES]
+_OPEN = [state.value for state in JobState if state not in ENDED_STATES]
+T = TypeVar("T")
+
+
+class EventPage(NamedTuple):
+    """Events after a number. `oldest_seq` is the first still stored (last_seq + 1 when none is), `last_seq` the newest ever."""
+
+    events: list[PublishedEvent]
+    oldest_seq: int
+    last_seq: int
+    resync: bool  # events after that number are gone, or it is not of this sequence: fetch a snapshot
+
+
+class Queries:
+    """Reads of one database. All methods raise Unavailable when the database cannot be read."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    # ---- jobs
+
+    def get_job(self, job: str | int) -> Job:
+        """By long id or short number ("12" too), with its current or last attempt. Raises NotFound."""
+        text = str(job)
+        column = tables.jobs.c.number if text.isdecimal() and len(text) < 19 else tables.jobs.c.id
+        with self._database.reading() as connection:
+            found = _jobs(
+                connection,
+                _job_select().where(column == (int(text) if column is tables.jobs.c.number else text)),
+            )
+        if not found:
+            raise NotFound(f"There is no job {text}.")
+        return found[0]
+
+    def list_jobs(
+        self,
+        *,
+        owner: str | None = None,
+        states: Collection[JobState | str] | None = None,
+        queues: Collection[str] | None = None,
+        before: str | None = None,
+        limit: int = 100,
+    ) -> list[Job]:
+        """Newest first. `owner` is a principal id; `before` a job id: only those submitted before it."""
+        query = _job_select().order_by(tables.jobs.c.number.desc()).limit(limit)
+        if owner is not None:
+            query = query.where(tables.jobs.c.owner_id == owner)
+        if states is not None:
+            query = query.where(tables.jobs.c.state.in_([JobState(state).value for state in states]))
+        if queues is not None:
+            query = query.where(tables.jobs.c.queue.in_(list(queues)))
+        if before is not None:
+            number = select(tables.jobs.c.number).where(tables.jobs.c.id == before).scalar_subquery()
+            query = query.where(tables.jobs.c.number < number)
+        with self._database.reading() as connection:
+            return _jobs(connection, query)
+
+    def find_idempotent(self, owner_id: str, key: str) -> Job | None:
+        """The job that this principal submitted with this idempotency key."""
+        query = _job_select().where(tables.jobs.c.owner_id == owner_id, tables.jobs.c.idempotency_key == key)
+        with self._database.reading() as connection:
+            return next(iter(_jobs(connection, query)), None)
+
+    def states(self, job_ids: Iterable[str]) -> dict[str, JobState]:
+        """State by id; an unknown id is left out."""
+        with self._database.reading() as connection:
+            return _states(connection, list(job_ids))
+
+    def counts_by_state(self) -> dict[str, int]:
+        """Number of jobs in each state; states without jobs are 0."""
+        query = select(tables.jobs.c.state, func.count()).group_by(tables.jobs.c.state)
+        with self._database.reading() as connection:
+            found = {state: count for state, count in connection.execute(query)}
+        return {state.value: found.get(state.value, 0) for state in JobState}
+
+    def submission(self, job_id: str) -> bytes:
+        """What was submitted, verbatim. Raises NotFound."""
+        query = select(tables.programs.c.submission).where(tables.programs.c.job_id == job_id)
+        with self._database.reading() as connection:
+            found = connection.execute(query).scalar()
+        if found is None:
+            raise NotFound(f"There is no job {job_id}.")
+        return bytes(found)
+
+    # ---- attempts, history, steps
+
+    def attempts(self, job_id: str) -> list[Attempt]:
+        """All attempts of a job, first to last."""
+        query = select(tables.attempts).where(tables.attempts.c.job_id == job_id)
+        with self._database.reading() as connection:
+            return _attempts(connection, query.order_by(tables.attempts.c.number))
+
+    def get_attempt(self, attempt_id: str) -> Attempt:
+        """Raises NotFound."""
+        with self._database.reading() as connection:
+            found = _attempts(connection, select(tables.attempts).where(tables.attempts.c.id == attempt_id))
+        if not found:
+            raise NotFound(f"There is no attempt {attempt_id}.")
+        return found[0]
+
+    def history(self, job_id: str) -> list[HistoryEntry]:
+        """All transitions of a job, first to last."""
+        query = select(tables.history).where(tables.history.c.job_id == job_id).order_by(tables.history.c.id)
+        with self._database.reading() as connection:
+            return [history_of(row) for row in connection.execute(query).mappings()]
+
+    def steps(self, job_id: str, attempt: int | None = None, limit: int = 1000) -> list[Progress]:
+        """Step reports of the attempt of that number (None = the last one), in order; at most `limit`, spread evenly."""
+        attempts = select(tables.attempts.c.id).where(tables.attempts.c.job_id == job_id)
+        if attempt is None:
+            attempts = attempts.order_by(tables.attempts.c.number.desc()).limit(1)
+        else:
+            attempts = attempts.where(tables.attempts.c.number == attempt)
+        query = (
+            select(tables.steps.c.progress)
+            .where(tables.steps.c.attempt_id == attempts.scalar_subquery())
+            .order_by(tables.steps.c.ordinal)
+        )
+        with self._database.reading() as connection:
+            stored = connection.execute(query).scalars().all()
+        return [decode_progress(text) for text in _spread(stored, limit)]
+
+    # ---- events, queues, counters
+
+    def events(self, after_seq: int, limit: int = 1000) -> EventPage:
+        """The events after a number, in order, and whether the follower must resync instead."""
+        query = select(tables.events).where(tables.events.c.seq > after_seq).order_by(tables.events.c.seq)
+        with self._database.reading() as connection:
+            found = [event_of(row) for row in connection.execute(query.limit(limit)).mappings()]
+            last = int(_meta(connection).get("last_seq", "0"))
+            oldest = connection.execute(select(func.min(tables.events.c.seq))).scalar()
+        oldest_seq = last + 1 if oldest is None else int(oldest)
+        return EventPage(found, oldest_seq, last, resync=not oldest_seq - 1 <= after_seq <= last)
+
+    def queues(self) -> list[QueueSpec]:
+        """The queue tree as last stored, in its order."""
+        with self._database.reading() as connection:
+            rows = connection.execute(select(tables.queues).order_by(tables.queues.c.position)).mappings()
+            return [queue_of(row) for row in rows]
+
+    def meta(self) -> dict[str, str]:
+        """cluster_id, created_us, last_seq, last_job_number, as text."""
+        with self._database.reading() as connection:
+            return _meta(connection)
+
+    def recovered(self) -> Recovered:
+        """What a restarted engine needs."""
+        query = _job_select().where(tables.jobs.c.state.in_(_OPEN)).order_by(tables.jobs.c.number)
+        with self._database.reading() as connection:
+            jobs = _jobs(connection, query)
+            waited_for = {dependency for job in jobs for dependency in job.spec.after}
+            states = _states(connection, sorted(waited_for))
+            counters = _meta(connection)
+        return Recovered(
+            jobs=jobs,
+            last_seq=int(counters.get("last_seq", "0")),
+            last_job_number=int(counters.get("last_job_number", "0")),
+            ended_states={job_id: state.value for job_id, state in states.items() if state in ENDED_STATES},
+        )
+
+
+def _job_select() -> Any:
+    return select(tables.jobs, tables.programs.c.program).join(
+        tables.programs, tables.programs.c.job_id == tables.jobs.c.id
+    )
+
+
+def _jobs(connection: Connection, query: Any) -> list[Job]:
+    rows: Sequence[Row] = connection.execute(query).mappings().all()
+    wanted = [row["attempt_id"] for row in rows if row["attempt_id"]]
+    attempts = {
+        attempt.id: attempt
+        for some in _slices(wanted)
+        for attempt in _attempts(connection, select(tables.attempts).where(tables.attempts.c.id.in_(some)))
+    }
+    return [job_of(row, attempts.get(row["attempt_id"])) for row in rows]
+
+
+def _attempts(connection: Connection, query: Any) -> list[Attempt]:
+    rows: Sequence[Row] = connection.execute(query).mappings().all()
+    by_attempt: dict[str, list[Task]] = {row["id"]: [] for row in rows}
+    for some in _slices(list(by_attempt)):
+        tasks = select(tables.tasks).where(tables.tasks.c.attempt_id.in_(some)).order_by(tables.tasks.c.rank)
+        for row in connection.execute(tasks).mappings():
+            by_attempt[row["attempt_id"]].append(task_of(row))
+    return [attempt_of(row, by_attempt[row["id"]]) for row in rows]
+
+
+def _states(connection: Connection, job_ids: list[str]) -> dict[str, JobState]:
+    found: dict[str, JobState] = {}
+    for some in _slices(job_ids):
+        query = select(tables.jobs.c.id, tables.jobs.c.state).where(tables.jobs.c.id.in_(some))
+        found.update((job_id, JobState(state)) for job_id, state in connection.execute(query))
+    return found
+
+
+def _meta(connection: Connection) -> dict[str, str]:
+    return {key: value for key, value in connection.execute(select(tables.meta))}
+
+
+def _slices(values: list[T]) -> Iterable[list[T]]:
+    return (values[start : start + _IN_LIMIT] for start in range(0, len(values), _IN_LIMIT))
+
+
+def _spread(values: Sequence[T], limit: int) -> list[T]:
+    """At most `limit` of the values, evenly, the first and the last among them."""
+    if len(values) <= limit:
+        return list(values)
+    if limit <= 1:
+        return [values[-1]] if limit == 1 else []
+    return [values[round(index * (len(values) - 1) / (limit - 1))] for index in range(limit)]
