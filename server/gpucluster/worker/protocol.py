@@ -11,6 +11,10 @@ Task folder (one per attempt, role and rank; mode 0700), all files written atomi
     worker.json   by the supervisor: {"pid", "start_ticks", "boot_id", "session", "cgroup": path | null}
     log           framed records (frames.py), appended by the supervisor alone
     steps.ndjson  step reports, one JSON object a line, appended by the supervisor
+    steps.fifo    by the supervisor before the task starts, which holds it open O_RDWR | O_NONBLOCK: a named pipe for the
+                  step reports of processes that do not have the message socket (forked children, torchrun's, scripts of
+                  a command job): one JSON object a line, below 4096 bytes, so lines of several writers never mix.
+                  Optional: where it is missing, only the worker itself (or the command's first process) reports
     result.json   by the worker, after its files: ResultManifest as JSON, blobs named by SHA-256 of files in result/
     result/       by the worker: `pickle`, `buffer.0` …
     exit.json     by the supervisor, last of all: TaskExit as JSON
@@ -21,6 +25,8 @@ Task folder (one per attempt, role and rank; mode 0700), all files written atomi
 Channels of the worker (file descriptors inherited, numbers in its environment):
     GPUCLUSTER_MESSAGE_FD  a stream socket to the supervisor; the worker sends packets: u32 little-endian length, u8
                            kind, payload. Kinds 1–7 as frames.Kind; 32 = step report (JSON), 33 = up (JSON), 34 = note
+                           (UTF-8 text). A step report has the keys of model.jobs.Progress; a metric that is not finite
+                           is the string "nan", "inf" or "-inf" (msgspec reads it with strict=False)
     fd 1, fd 2             pipes read by the supervisor: what C code and child processes write
 Python's own sys.stdout/sys.stderr go through the message socket, so that prints, displays and errors keep their order.
 Before a child process starts, and before the worker exits, it waits until the socket is drained, so that what the child
@@ -59,6 +65,7 @@ LOCK = "lock"
 WORKER = "worker.json"
 LOG = "log"
 STEPS = "steps.ndjson"
+STEPS_FIFO = "steps.fifo"
 RESULT = "result.json"
 EXIT = "exit.json"
 
