@@ -1,0 +1,162 @@
+"""Where the command line writes: tables for people or JSON for programs, a job's log as raw bytes, errors as one text."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from rich.console import Console, RenderableType
+
+from .api.errors import error_body
+from .api.schemas import JobView, StreamItem
+from .cli_text import Glyphs, glyphs_for
+from .model.errors import (
+    Forbidden,
+    GpuclusterError,
+    InvalidRequest,
+    NotFound,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    VersionMismatch,
+)
+
+EXIT_OK = 0
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+EXIT_BROKEN_PIPE = 141
+
+#: First match counts. Everything else (a conflict, an error without a class of its own) exits with EXIT_FAILED.
+_EXIT_CODES: tuple[tuple[tuple[type[GpuclusterError], ...], int], ...] = (
+    ((InvalidRequest, TooLarge), 2),
+    ((Unavailable, VersionMismatch), 3),
+    ((NotFound,), 4),
+    ((Forbidden, Unauthenticated), 5),
+)
+#: Width of tables where nothing tells (output into a file or a pipe).
+PIPE_WIDTH = 140
+
+
+def exit_code(error: GpuclusterError) -> int:
+    """The exit code of an error: 2 wrong use, 3 scheduler away, 4 not found, 5 not allowed, 1 the rest."""
+    return next((code for classes, code in _EXIT_CODES if isinstance(error, classes)), EXIT_FAILED)
+
+
+class Output:
+    """The two streams of one invocation. `as_json`: standard output carries JSON alone."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
+        self.console = Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+        self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
+
+    @property
+    def width(self) -> int:
+        return self.console.width
+
+    @property
+    def glyphs(self) -> Glyphs:
+        return glyphs_for(self.console.encoding)
+
+    def now_us(self) -> int:
+        return time.time_ns() // 1000
+
+    def show(self, data: Any, draw: Callable[[], RenderableType]) -> None:
+        """`data` as JSON, or what `draw` makes of it."""
+        if self.as_json:
+            self.json(data)
+        else:
+            self.console.print(draw())
+
+    def json(self, data: Any, indent: int = 2) -> None:
+        text = msgspec.json.format(msgspec.json.encode(data), indent=indent).decode()
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def line(self, text: str) -> None:
+        if not self.as_json:
+            self.console.print(text, soft_wrap=True)
+
+    def aside(self, text: str) -> None:
+        """Beside the output proper, on standard error."""
+        self._errors.print(text, style="dim", soft_wrap=True)
+
+    def error(self, error: GpuclusterError) -> None:
+        if self.as_json:
+            sys.stderr.write(f"{msgspec.json.encode(error_body(error)).decode()}\n")
+            return
+        self._errors.print("gpucluster: ", style="bold red", end="", soft_wrap=True)
+        self._errors.print(str(error), soft_wrap=True)
+
+
+class LogWriter:
+    """Writes log records as they were written: bytes to where they came from, displays as their text."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def write_all(self, items: Iterable[StreamItem]) -> JobView | None:
+        """Everything of a stream; returns the last state of the job that came with it."""
+        last: JobView | None = None
+        for item in items:
+            if self._output.as_json:
+                self._output.json(item, indent=-1)
+            elif item.type == "record":
+                self._record(item)
+            elif item.type == "attempt" and item.attempt > 1:
+                self._output.aside(f"attempt {item.attempt}:")
+            if item.job is not None:
+                self._state(last, item.job)
+                last = item.job
+        return last
+
+    def _record(self, item: StreamItem) -> None:
+        payload = item.payload or b""
+        if item.kind == "stdout":
+            _write(sys.stdout, payload)
+        elif item.kind == "stderr":
+            _write(sys.stderr, payload)
+        elif item.kind == "display":
+            text = _object(payload).get("data", {}).get("text/plain")
+            _write(sys.stdout, f"{_joined(text)}\n".encode() if text else b"")
+        elif item.kind == "error":
+            _write(sys.stderr, f"{_joined(_object(payload).get('traceback', []), chr(10))}\n".encode())
+
+    def _state(self, before: JobView | None, job: JobView) -> None:
+        """One line when the state or the reason to wait changes; what ended says so through the exit code as well."""
+        told = (before.state, before.waits) if before else None
+        if self._output.as_json or told == (job.state, job.waits):
+            return
+        detail = job.waits if job.state == "pending" else job.reason
+        self._output.aside(f"job {job.number} {job.state}{f': {detail}' if detail else ''}")
+
+
+def _write(stream: Any, data: bytes) -> None:
+    """Past the text layer: a log is bytes, in whatever encoding the job wrote."""
+    stream.flush()
+    raw = getattr(stream, "buffer", None)
+    if raw is None:  # a stream that a test or a shell put in place
+        stream.write(data.decode("utf-8", "replace"))
+    else:
+        raw.write(data)
+        raw.flush()
+    stream.flush()
+
+
+def _object(payload: bytes) -> dict[str, Any]:
+    """The JSON object of a record; a record that is none shows nothing."""
+    try:
+        found = json.loads(payload)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _joined(text: str | list[str], separator: str = "") -> str:
+    return text if isinstance(text, str) else separator.join(text)

@@ -1,0 +1,319 @@
+"""What the command line shows, as pure functions from views to rich renderables. The topology is in cli_topology.py."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from .api.schemas import DryRun, HistoryView, JobView, NodeView, QueueView, StatusView, WhyView
+from .cli_text import (
+    MICROSECONDS,
+    Column,
+    Glyphs,
+    duration_text,
+    facts,
+    local_time,
+    number_text,
+    plural,
+    size_text,
+    table,
+)
+from .model.jobs import ENDED_STATES, HOLDING_STATES, JobState, Progress
+from .model.resources import CPU, GPU, MEMORY, WHOLE_CPU, WHOLE_GPU
+
+SIMULATED = "simulated (no hardware behind them)"
+STATE_STYLES = {
+    JobState.PENDING.value: "yellow",
+    JobState.STARTING.value: "cyan",
+    JobState.RUNNING.value: "green",
+    JobState.SUSPENDED.value: "magenta",
+    JobState.STOPPING.value: "cyan",
+    JobState.SUCCEEDED.value: "dim",
+    JobState.FAILED.value: "bold red",
+    JobState.CANCELLED.value: "dim",
+}
+HEALTH_STYLES = {"ready": "green", "cordoned": "yellow", "lost": "bold red"}
+QUEUE_BAR_CELLS = 16
+
+
+def gpus(amounts: dict[str, int]) -> float:
+    return amounts.get(GPU, 0) / WHOLE_GPU
+
+
+# ---- status
+
+
+def status(view: StatusView, now_us: int, glyphs: Glyphs) -> RenderableType:
+    pairs: list[tuple[str, str | Text]] = [
+        ("Cluster", view.cluster),
+        (
+            "Scheduler",
+            f"version {view.version}, pid {view.pid}, up {duration_text((now_us - view.started_us) / MICROSECONDS)} "
+            f"(since {local_time(view.started_us, now_us)})",
+        ),
+        ("Address", view.address),
+        ("Data", view.data_dir),
+        ("GPUs", _gpus_in_use(view)),
+        ("Jobs", _jobs_by_state(view.jobs)),
+    ]
+    pairs += [("Note", Text(note, style="yellow")) for note in view.notes]
+    return facts(pairs)
+
+
+def _gpus_in_use(view: StatusView) -> Text:
+    text = Text(f"{view.gpus_used} of {view.gpus} in use on {plural(view.nodes, 'node')}")
+    if view.gpus_healthy < view.gpus:
+        text.append(f", {view.gpus - view.gpus_healthy} not usable", "bold red")
+    if view.simulated:
+        text.append(f"; {SIMULATED}", "yellow")
+    return text
+
+
+def _jobs_by_state(jobs: dict[str, int]) -> str:
+    """Live states first, in the order of a job's life."""
+    counts = [f"{jobs[state.value]} {state.value}" for state in JobState if jobs.get(state.value)]
+    return ", ".join(counts) or "none"
+
+
+# ---- queues
+
+
+def queues(
+    views: Sequence[QueueView], default_queue: str | None, width: int, glyphs: Glyphs
+) -> RenderableType:
+    """The tree of queues, in GPUs."""
+    ordered = _tree_order(views)
+    names = [_queue_name(view, depth, default_queue) for view, depth in ordered]
+    rows = [view for view, _ in ordered]
+    shown = table(
+        [
+            Column("QUEUE", names, stretch=True),
+            Column("GUARANTEED", [number_text(gpus(view.guaranteed)) for view in rows], right=True),
+            Column("USED", [number_text(gpus(view.used)) for view in rows], right=True),
+            Column("BORROWED", [_borrowed(view, glyphs) for view in rows], right=True),
+            Column("MAX", [_maximum(view, glyphs) for view in rows], right=True),
+            Column("YOURS", [number_text(gpus(view.mine)) for view in rows], keep=6, right=True),
+            Column("RUNNING", [str(view.running) for view in rows], right=True),
+            Column("WAITING", [str(view.waiting) for view in rows], right=True),
+            Column("", _bars(rows, glyphs), keep=5),
+            Column("", [view.description for view in rows], keep=3, stretch=True),
+        ],
+        width,
+    )
+    legend = (
+        f"in GPUs. {glyphs.full} used  {glyphs.over} borrowed  {glyphs.promised} guaranteed, free  "
+        f"{glyphs.lendable} up to max"
+    )
+    mark = "; * default queue" if default_queue else ""
+    return Group(shown, Text(legend + mark, style="dim"))
+
+
+def _tree_order(views: Sequence[QueueView]) -> list[tuple[QueueView, int]]:
+    """Parents before their children, with depth; a queue whose parent may not be seen stands at the top."""
+    names = {view.name for view in views}
+    children: dict[str | None, list[QueueView]] = {}
+    for view in views:
+        children.setdefault(view.parent if view.parent in names else None, []).append(view)
+    ordered: list[tuple[QueueView, int]] = []
+
+    def walk(parent: str | None, depth: int) -> None:
+        for view in children.get(parent, []):
+            ordered.append((view, depth))
+            walk(view.name, depth + 1)
+
+    walk(None, 0)
+    return ordered
+
+
+def _queue_name(view: QueueView, depth: int, default_queue: str | None) -> Text:
+    text = Text("  " * depth + view.name, style="" if view.is_leaf else "bold")
+    if view.name == default_queue:
+        text.append(" *", "green")
+    if view.is_leaf and not view.may_submit:
+        text.append(" (closed to you)", "dim")
+    return text
+
+
+def _borrowed(view: QueueView, glyphs: Glyphs) -> Text:
+    amount = gpus(view.borrowed)
+    return Text(number_text(amount), style="yellow" if amount else "")
+
+
+def _maximum(view: QueueView, glyphs: Glyphs) -> str:
+    return number_text(gpus(view.max)) if GPU in view.max else glyphs.dash
+
+
+def _bars(views: Sequence[QueueView], glyphs: Glyphs) -> list[Text]:
+    """One scale for all queues, so that they can be compared."""
+    scale = max([1.0, *(max(gpus(v.guaranteed), gpus(v.used), gpus(v.max)) for v in views)])
+    return [_bar(view, scale, glyphs) for view in views]
+
+
+def _bar(view: QueueView, scale: float, glyphs: Glyphs) -> Text:
+    def cells(amount: float) -> int:
+        return max(round(amount / scale * QUEUE_BAR_CELLS), 1 if amount else 0)
+
+    used, borrowed, guaranteed = gpus(view.used), gpus(view.borrowed), gpus(view.guaranteed)
+    own = cells(used - borrowed)
+    text = Text(glyphs.full * own, style="green")
+    text.append(glyphs.over * max(cells(used) - own, 1 if borrowed else 0), "yellow")
+    text.append(glyphs.promised * max(cells(guaranteed) - len(text), 0), "dim")
+    text.append(glyphs.lendable * max(cells(gpus(view.max)) - len(text), 0), "dim")
+    return text
+
+
+# ---- nodes
+
+
+def nodes(views: Sequence[NodeView], width: int, glyphs: Glyphs) -> RenderableType:
+    shown = table(
+        [
+            Column("NODE", [view.name for view in views]),
+            Column("HEALTH", [Text(view.health, HEALTH_STYLES.get(view.health, "")) for view in views]),
+            Column("GPUS", [_part(view, GPU, WHOLE_GPU) for view in views], right=True),
+            Column("TYPE", [_types(view) for view in views], stretch=True),
+            Column("CPUS", [_part(view, CPU, WHOLE_CPU) for view in views], keep=7, right=True),
+            Column("MEMORY GIB", [_part(view, MEMORY, 1 << 30) for view in views], keep=6, right=True),
+            Column("RACK", [view.rack for view in views], keep=5),
+        ],
+        width,
+    )
+    return Group(shown, *_node_notes(views))
+
+
+def _part(view: NodeView, name: str, unit: int) -> str:
+    return f"{view.used.get(name, 0) / unit:.6g}/{view.capacity.get(name, 0) / unit:.6g}"
+
+
+def _types(view: NodeView) -> str:
+    counts: dict[str, int] = {}
+    for gpu in view.gpus:
+        counts[gpu.type] = counts.get(gpu.type, 0) + 1
+    types = ", ".join(name if len(counts) == 1 else f"{count} {name}" for name, count in counts.items())
+    return f"{types} (simulated)" if view.simulated and types else types
+
+
+def _node_notes(views: Sequence[NodeView]) -> list[Text]:
+    found = [Text(f"{view.name}: {note}", "yellow") for view in views for note in view.notes]
+    for view in views:
+        for gpu in view.gpus:
+            if gpu.health != "ok":
+                found.append(
+                    Text(
+                        f"{view.name}: GPU {gpu.index} is {gpu.health}: {gpu.note or 'no reason given'}",
+                        "yellow",
+                    )
+                )
+    return found
+
+
+# ---- jobs
+
+
+def jobs(views: Sequence[JobView], now_us: int, width: int, more: bool = False) -> RenderableType:
+    if not views:
+        return Text("No jobs.", "dim")
+    shown = table(
+        [
+            Column("JOB", [str(view.number) for view in views], right=True),
+            Column("NAME", [view.name for view in views], stretch=True),
+            Column("QUEUE", [view.queue for view in views], keep=8),
+            Column("STATE", [Text(view.state, STATE_STYLES.get(view.state, "")) for view in views]),
+            Column("GPUS", [number_text(view.gpus) for view in views], right=True),
+            Column("TIME", [_job_time(view, now_us) for view in views], keep=9, right=True),
+            Column("PROGRESS", [progress_text(view.progress, short=True) for view in views], keep=7),
+            Column("OWNER", [view.owner_name for view in views], keep=4),
+            Column("SUBMITTED", [local_time(view.submitted_us, now_us) for view in views], keep=3),
+            Column("WHY", [_reason(view) for view in views], keep=6, stretch=True),
+        ],
+        width,
+    )
+    return Group(shown, Text("More with -n.", "dim")) if more else shown
+
+
+def _job_time(view: JobView, now_us: int) -> str:
+    """How long it ran, or has been running; for a pending one, how long it has been waiting."""
+    start = view.started_us or view.submitted_us
+    return duration_text(((view.ended_us or now_us) - start) / MICROSECONDS)
+
+
+def _reason(view: JobView) -> str:
+    text = view.waits if view.state == JobState.PENDING.value else view.reason
+    return (text or "").splitlines()[0] if text else ""
+
+
+def progress_text(progress: Progress | None, short: bool = False) -> str:
+    """Such as "12/100 loss 0.31"; `short`: the first metric alone."""
+    if progress is None:
+        return ""
+    steps = f"{progress.step}/{progress.total}" if progress.total else f"step {progress.step}"
+    metrics = [f"{name} {value:.4g}" for name, value in progress.metrics.items()]
+    return " ".join([steps, *(metrics[:1] if short else metrics)])
+
+
+# ---- one job
+
+
+def why(view: WhyView, job: JobView, history: Sequence[HistoryView], now_us: int) -> RenderableType:
+    head = Text(f"Job {job.number} {job.name}: ", "bold")
+    head.append(job.state, STATE_STYLES.get(job.state, ""))
+    lines: list[RenderableType] = [head, Text(view.sentence)]
+    if view.position:
+        lines.append(Text(f"Place in queue {job.queue}: {view.position}."))
+    if history:
+        lines += [Text(), _history(history, now_us)]
+    return Group(*lines)
+
+
+def _history(entries: Sequence[HistoryView], now_us: int) -> RenderableType:
+    pairs: list[tuple[str, str | Text]] = []
+    for entry in entries:
+        text = Text(entry.to_state, STATE_STYLES.get(entry.to_state, ""))
+        text.append(f"  {entry.cause}" + (f", attempt {entry.attempt}" if entry.attempt else ""), "dim")
+        if entry.detail:
+            text.append(f"  {entry.detail}")
+        pairs.append((local_time(entry.time_us, now_us), text))
+    return facts(pairs)
+
+
+def placement(view: JobView) -> str:
+    """Where the job runs, e.g. "node-0 GPUs 0,1 and node-1 GPU 4"; "" when nowhere."""
+    if view.attempt is None or view.state not in {state.value for state in HOLDING_STATES}:
+        return ""
+    return placement_text([(task.node, task.gpu_indices) for task in view.attempt.tasks])
+
+
+def placement_text(tasks: Sequence[tuple[str, Sequence[int]]]) -> str:
+    by_node: dict[str, list[int]] = {}
+    for node, indices in tasks:
+        by_node.setdefault(node, []).extend(indices)
+    parts = []
+    for node, indices in by_node.items():
+        numbers = ",".join(str(index) for index in sorted(indices))
+        parts.append(f"{node} GPU{'s' if len(indices) > 1 else ''} {numbers}" if indices else node)
+    return "; ".join(parts)
+
+
+def dry_run(view: DryRun) -> RenderableType:
+    pairs: list[tuple[str, str | Text]] = [("Queue", view.queue)]
+    for role in view.roles:
+        pairs.append(
+            (
+                "Tasks",
+                ", ".join(f"{name} {value}" for name, value in role.items() if value not in (None, "", [])),
+            )
+        )
+    if view.placement:
+        pairs.append(
+            ("Would run on", placement_text([(task.node, task.gpu_indices) for task in view.placement]))
+        )
+    if view.uploads_bytes:
+        pairs.append(("To upload", size_text(view.uploads_bytes)))
+    pairs.append(("Starts", view.sentence))
+    return Group(facts(pairs), Text("Nothing was submitted.", "dim"))
+
+
+def is_ended(view: JobView) -> bool:
+    return view.state in {state.value for state in ENDED_STATES}
