@@ -17,8 +17,6 @@ from typing import Any, BinaryIO, Protocol
 from .folder import sync_folder
 
 BLOB_MODE = 0o444
-#: Names two letters long, so that no folder grows too large.
-SHARDS = tuple(f"{number:02x}" for number in range(256))
 
 
 class BlobFiles(Protocol):
@@ -39,7 +37,7 @@ class BlobFiles(Protocol):
         ...
 
     def stored(self, shard: str) -> Iterator[tuple[str, float]]:
-        """(hash, modification time in seconds) of each blob whose hash begins with `shard`."""
+        """(name, modification time in seconds) of each file of the shard: blobs, and what a crash left of a copy."""
         ...
 
 
@@ -66,7 +64,7 @@ class LocalFiles:
         except OSError as error:
             if error.errno != errno.EXDEV:  # `blobs` may be a link to another disk
                 raise
-            beside = target.with_name(f".{blob_hash}.{os.urandom(4).hex()}.part")
+            beside = target.with_name(f"{blob_hash}.{os.urandom(4).hex()}.part")
             copy_durably(source, beside)
             os.replace(beside, target)
             source.unlink()
@@ -84,6 +82,8 @@ class LocalFiles:
     def stored(self, shard: str) -> Iterator[tuple[str, float]]:
         with contextlib.suppress(FileNotFoundError), os.scandir(self._folder / shard) as entries:
             for entry in entries:
+                if not entry.name.startswith(shard):
+                    continue  # not ours
                 with contextlib.suppress(FileNotFoundError):
                     yield entry.name, entry.stat().st_mtime
 
@@ -135,9 +135,7 @@ def link_or_copy(source: Path, target: Path) -> None:
     """`target` with the content of `source`: a hard link where the disk allows it, else a copy. Replaces nothing."""
     try:
         os.link(source, target)
-    except FileExistsError:
-        raise
-    except FileNotFoundError:
+    except (FileExistsError, FileNotFoundError):
         raise
     except OSError:  # another disk, too many links, a file system without links
         beside = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")

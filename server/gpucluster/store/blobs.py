@@ -176,6 +176,7 @@ class BlobStore:
             if hashlib.sha256(data).hexdigest() != checked(blob_hash):
                 raise InvalidRequest("blob", f"the content sent for {blob_hash} has another SHA-256")
             self._check_extent(0, len(data), len(data))
+        self._check_room(sum(map(len, contents.values())))
         with contextlib.ExitStack() as held:
             for lock in sorted({self._lock_number(blob_hash) for blob_hash in contents}):
                 held.enter_context(self._locks[lock])
@@ -194,14 +195,13 @@ class BlobStore:
         with self._lock(blob_hash):
             part = self._uploads / f"{blob_hash}.{os.urandom(8).hex()}.taken"
             try:
-                if self._files.exists(blob_hash) and self._rows.sizes([blob_hash]):
-                    self._rows.touch([blob_hash], self._clock.now_us())
-                    return
                 link_or_copy(Path(path), part)
+                # Checked even when the blob is there: a task that only claims to have its content gets no right to it.
                 if _sha256_of(part) != blob_hash:
                     raise InvalidRequest("blob", f"{path} does not have the SHA-256 {blob_hash}")
                 size = _sync(part)
-                self._files.adopt(part, blob_hash)
+                if not self._files.exists(blob_hash):
+                    self._files.adopt(part, blob_hash)
             except FileNotFoundError as error:
                 raise NotFound(f"There is no file {path} to take in.") from error
             except OSError as error:
@@ -217,12 +217,12 @@ class BlobStore:
         checked(blob_hash)
         try:
             file = self._files.open(blob_hash)
-            file.seek(offset)
+            if offset:
+                file.seek(offset)
         except FileNotFoundError as error:
             raise _not_found(blob_hash) from error
         except OSError as error:
             raise explain_os_error(error, f"The blob {blob_hash} cannot be read") from error
-        self._rows.touch([blob_hash], self._clock.now_us())
         return file
 
     def place(self, blob_hash: str, path: str | os.PathLike[str]) -> None:
@@ -277,8 +277,7 @@ class BlobStore:
             try:
                 old = [name for name, modified_s in self._files.stored(shard) if modified_s * 1e6 < before_us]
                 known = self._rows.sizes([name for name in old if _HASH.fullmatch(name)])
-                strays = [name for name in old if name not in known]
-                removed += sum(self._remove_stray(name) for name in strays)
+                removed += sum(self._remove_stray(name) for name in old if name not in known)
             except OSError as error:
                 raise explain_os_error(error, "The blob folder cannot be cleaned") from error
         return removed

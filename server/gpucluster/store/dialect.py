@@ -6,6 +6,7 @@ SQLite is here; PostgreSQL joins as a second class with the same methods. No oth
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -111,27 +112,35 @@ class Sqlite:
         """WAL on a local disk, a rollback journal on a network one; also converts a file that came from elsewhere."""
         wanted = "delete" if self.network else "wal"
         try:
-            with contextlib.closing(self._connect("rw")) as connection:
-                if self.network:  # without shared memory even while a WAL file is being converted
-                    connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+            with contextlib.closing(self._connect(alone=True)) as connection:
                 connection.execute(f"PRAGMA journal_mode={wanted}").fetchone()
-        except sqlite3.Error as error:
+            found = self.path.stat()
+        except (sqlite3.Error, OSError) as error:
             raise self.explain(error, "The database could not be opened") from error
-        found = self.path.stat()
         self._identity = (found.st_dev, found.st_ino)
 
     def write_engine(self) -> Engine:
         """One connection at a time; a transaction takes the write lock when it begins, so that it cannot fail halfway."""
-        return self._engine("rw", "BEGIN IMMEDIATE", poolclass=NullPool)
+        return self._engine(self._connect, "BEGIN IMMEDIATE", poolclass=NullPool)
 
     def read_engine(self) -> Engine:
-        """A pool of readers that see one snapshot for each transaction and cannot write."""
+        """A pool of readers that see one snapshot for each transaction and cannot change data.
+
+        They are not opened with mode=ro: such a connection cannot roll back what a crash left half done.
+        """
+        connect = functools.partial(self._connect, query_only=True)
         return self._engine(
-            "ro", "BEGIN", poolclass=QueuePool, pool_size=READ_CONNECTIONS, max_overflow=0, pool_timeout=30
+            connect, "BEGIN", poolclass=QueuePool, pool_size=READ_CONNECTIONS, max_overflow=0, pool_timeout=30
         )
 
-    def _engine(self, mode: str, begin: str, **pool: Any) -> Engine:
-        engine = create_engine("sqlite://", creator=self._creator(mode), **pool)
+    def probe_engine(self) -> Engine:
+        """As `read_engine`, for a look at a file whose journal is not settled yet."""
+        return self._engine(
+            functools.partial(self._connect, query_only=True, alone=True), "BEGIN", poolclass=NullPool
+        )
+
+    def _engine(self, connect: Callable[[], sqlite3.Connection], begin: str, **pool: Any) -> Engine:
+        engine = create_engine("sqlite://", creator=connect, **pool)
 
         @event.listens_for(engine, "begin")
         def _begin(connection: Connection) -> None:
@@ -139,12 +148,12 @@ class Sqlite:
 
         return engine
 
-    def _creator(self, mode: str) -> Callable[[], sqlite3.Connection]:
-        return lambda: self._connect(mode)
-
-    def _connect(self, mode: str) -> sqlite3.Connection:
+    def _connect(self, *, query_only: bool = False, alone: bool = False) -> sqlite3.Connection:
+        """`alone`: no other connection of ours is open. On a network file system a WAL file is then read without shared
+        memory.
+        """
         connection = sqlite3.connect(
-            f"{self.path.as_uri()}?mode={mode}",
+            f"{self.path.as_uri()}?mode=rw",  # never creates: a file that has gone is an error, not a new database
             uri=True,
             timeout=self.busy_timeout_s,
             isolation_level=None,  # transactions begin and end where we say
@@ -152,11 +161,15 @@ class Sqlite:
             cached_statements=256,
         )
         try:
+            if alone and self.network:
+                connection.execute("PRAGMA locking_mode=EXCLUSIVE")
             connection.execute("PRAGMA foreign_keys=ON")
             # Durable when COMMIT returns. In rollback-journal mode only EXTRA syncs the folder after the journal is gone.
             connection.execute(f"PRAGMA synchronous={'EXTRA' if self.network else 'FULL'}")
             connection.execute("PRAGMA temp_store=MEMORY")
             connection.execute(f"PRAGMA journal_size_limit={_WAL_KEPT_BYTES}")
+            if query_only:
+                connection.execute("PRAGMA query_only=ON")
         except sqlite3.Error:
             connection.close()
             raise
@@ -181,7 +194,7 @@ class Sqlite:
         partial = target.with_name(target.name + ".part")
         try:
             with (
-                contextlib.closing(self._connect("ro")) as source,
+                contextlib.closing(self._connect(query_only=True)) as source,
                 contextlib.closing(sqlite3.connect(partial)) as copy,
             ):
                 source.backup(copy)
@@ -199,7 +212,7 @@ class Sqlite:
     def problems(self) -> list[str]:
         """What SQLite's own check of the file finds; reads all of it."""
         try:
-            with contextlib.closing(self._connect("ro")) as connection:
+            with contextlib.closing(self._connect(query_only=True)) as connection:
                 found = [row[0] for row in connection.execute("PRAGMA quick_check(20)")]
                 found += [f"{row[0]}: row {row[1]} refers to a missing row of {row[2]}"
                           for row in connection.execute("PRAGMA foreign_key_check").fetchmany(20)]  # fmt: skip

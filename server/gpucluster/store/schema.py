@@ -33,7 +33,7 @@ def found_version(connection: Connection) -> str | None:
 
 def stored_version(dialect: Sqlite) -> str | None:
     """As `found_version`, through a connection that cannot write. Raises Unavailable."""
-    engine = dialect.read_engine()
+    engine = dialect.probe_engine()
     try:
         with engine.connect() as connection:
             return found_version(connection)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -25,6 +25,7 @@ from .filesystem import network_file_system
 from .folder import DataFolder
 from .journal import SqlJournal
 from .queries import Queries
+from .retention import Retention, RetentionPolicy
 from .secrets import Secrets
 
 
@@ -87,9 +88,11 @@ class Store(Queries):
         """See SqlJournal.recover."""
         return self.journal.recover()
 
-    def sweep_secrets(self, open_jobs: Collection[str]) -> int:
-        """At start: remove the secrets of all jobs but these. The number of files removed."""
-        return self.secrets.sweep(open_jobs)
+    def retention(
+        self, policy: RetentionPolicy, *, discard: Callable[[str], None], measure: Callable[[str], int]
+    ) -> Retention:
+        """See Retention: `discard` and `measure` are given the id of an attempt whose files are meant."""
+        return Retention(self.database, self.blobs, policy, discard=discard, measure=measure)
 
     def close(self) -> None:
         self.database.close()

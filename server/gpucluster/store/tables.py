@@ -116,7 +116,8 @@ attempts = Table(
     Column("files_discarded_us", BigInteger),
     Column("steps_reduced_us", BigInteger),
     UniqueConstraint("job_id", "number"),
-    Index(None, "ended_us"),
+    Index(None, "files_discarded_us", "ended_us"),
+    Index(None, "steps_reduced_us", "ended_us"),
 )
 
 tasks = Table(

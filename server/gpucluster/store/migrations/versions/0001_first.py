@@ -110,7 +110,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name="pk_attempts"),
         sa.UniqueConstraint("job_id", "number", name="uq_attempts_job_id_number"),
     )
-    op.create_index("ix_attempts_ended_us", "attempts", ["ended_us"])
+    op.create_index("ix_attempts_files_discarded_us_ended_us", "attempts", ["files_discarded_us", "ended_us"])
+    op.create_index("ix_attempts_steps_reduced_us_ended_us", "attempts", ["steps_reduced_us", "ended_us"])
     op.create_table(
         "blob_refs",
         sa.Column("hash", sa.String(length=64), nullable=False),
