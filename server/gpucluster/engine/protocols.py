@@ -93,6 +93,7 @@ class TaskOrder(msgspec.Struct, frozen=True, kw_only=True):
     queue: str
     placement: TaskPlacement
     world_size: int
+    local_world_size: int = 1  # tasks of the gang on this task's node
     master_addr: str
     master_port: int
     program: Program
@@ -101,11 +102,16 @@ class TaskOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskAdoption(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that the store says is on a node, asked after by a restarted scheduler."""
+    """A task that the store says is on a node, asked after by a restarted scheduler.
+
+    `reported_us`: step reports of this task up to this time (microseconds since the epoch) are in the store; the
+    backend reports the later ones again, so that none is lost.
+    """
 
     job_id: str
     attempt_id: str
     placement: TaskPlacement
+    reported_us: int = 0
 
 
 Emit = Callable[
