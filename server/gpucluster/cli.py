@@ -89,7 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands, name: str, run: Run, text: str, example: str, also: str = "", nested: bool = False
+    commands: Commands, name: str, run: Run, text: str, example: str, also: str = "", nested: bool = False
 ) -> argparse.ArgumentParser:
     """A sub-command with what all of them have: --json, --address, --data, and an example in its help."""
     parser = commands.add_parser(

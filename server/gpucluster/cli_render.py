@@ -94,7 +94,7 @@ def queues(
             Column("USED", [number_text(gpus(view.used)) for view in rows], right=True),
             Column("BORROWED", [_borrowed(view, glyphs) for view in rows], right=True),
             Column("MAX", [_maximum(view, glyphs) for view in rows], right=True),
-            Column("YOURS", [number_text(gpus(view.mine)) for view in rows], keep=6, right=True),
+            Column("YOURS", [number_text(gpus(view.mine)) for view in rows], keep=4, right=True),
             Column("RUNNING", [str(view.running) for view in rows], right=True),
             Column("WAITING", [str(view.waiting) for view in rows], right=True),
             Column("", _bars(rows, glyphs), keep=5),
@@ -132,7 +132,7 @@ def _queue_name(view: QueueView, depth: int, default_queue: str | None) -> Text:
     if view.name == default_queue:
         text.append(" *", "green")
     if view.is_leaf and not view.may_submit:
-        text.append(" (closed to you)", "dim")
+        text.append(" (closed)", "dim")
     return text
 
 
@@ -223,10 +223,9 @@ def jobs(views: Sequence[JobView], now_us: int, width: int, more: bool = False) 
             Column("STATE", [Text(view.state, STATE_STYLES.get(view.state, "")) for view in views]),
             Column("GPUS", [number_text(view.gpus) for view in views], right=True),
             Column("TIME", [_job_time(view, now_us) for view in views], keep=9, right=True),
-            Column("PROGRESS", [progress_text(view.progress, short=True) for view in views], keep=7),
+            Column("PROGRESS", [_detail(view) for view in views], keep=7, stretch=True),
             Column("OWNER", [view.owner_name for view in views], keep=4),
             Column("SUBMITTED", [local_time(view.submitted_us, now_us) for view in views], keep=3),
-            Column("WHY", [_reason(view) for view in views], keep=6, stretch=True),
         ],
         width,
     )
@@ -239,9 +238,15 @@ def _job_time(view: JobView, now_us: int) -> str:
     return duration_text(((view.ended_us or now_us) - start) / MICROSECONDS)
 
 
-def _reason(view: JobView) -> str:
-    text = view.waits if view.state == JobState.PENDING.value else view.reason
-    return (text or "").splitlines()[0] if text else ""
+def _detail(view: JobView) -> str:
+    """Why it waits or ended; while it runs, how far it is."""
+    if view.state == JobState.PENDING.value:
+        text = view.waits
+    elif is_ended(view) and view.reason:
+        text = view.reason
+    else:
+        text = progress_text(view.progress, short=True)
+    return text.splitlines()[0] if text else ""
 
 
 def progress_text(progress: Progress | None, short: bool = False) -> str:

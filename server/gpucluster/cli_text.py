@@ -124,7 +124,7 @@ def _plain(cell: Text | str) -> str:
 
 GAP = 2
 #: A stretching column is not cut below this; rather another column goes.
-LEAST_STRETCH = 12
+LEAST_STRETCH = 16
 
 
 def fitted(columns: Sequence[Column], width: int) -> list[Column]:
@@ -147,21 +147,31 @@ def table(columns: Sequence[Column], width: int) -> Table:
     """A table without lines, cut to `width` by dropping and cutting columns, never by wrapping."""
     kept = fitted(columns, width)
     drawn = Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="bold")
-    spare = width - sum(column.width for column in kept) - GAP * max(len(kept) - 1, 0)
-    for column in kept:
-        limit = max(column.width + min(spare, 0), LEAST_STRETCH) if column.stretch else column.width
+    for column, column_width in zip(kept, _widths(kept, width), strict=True):
         drawn.add_column(
             column.title,
             justify="right" if column.right else "left",
             no_wrap=True,
             overflow="ellipsis",
-            width=min(limit, column.width),
+            width=column_width,
         )
-        if column.stretch:
-            spare = min(0, spare + column.width - limit)
     for row in zip(*(column.cells for column in kept), strict=True):
         drawn.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
     return drawn
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """What is too much is taken from the stretching columns, each time from the widest."""
+    widths = [column.width for column in columns]
+    excess = sum(widths) + GAP * max(len(widths) - 1, 0) - width
+    for _ in range(max(excess, 0)):
+        candidates = [
+            place for place, column in enumerate(columns) if column.stretch and widths[place] > LEAST_STRETCH
+        ]
+        if not candidates:
+            break
+        widths[max(candidates, key=lambda place: widths[place])] -= 1
+    return widths
 
 
 def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:

@@ -219,7 +219,7 @@ def _marks(view: TopologyView, glyphs: Glyphs) -> Text:
         (f"{glyphs.free} free", lambda gpu: not gpu.occupied and gpu.health == "ok"),
         ("#N held by job N", lambda gpu: gpu.job_number is not None),
         (f"{OCCUPIED} held by somebody's job", lambda gpu: gpu.occupied and gpu.job_number is None),
-        (f"{FOREIGN} used by a process outside the cluster", lambda gpu: gpu.health == "foreign"),
+        (f"{FOREIGN} used outside the cluster", lambda gpu: gpu.health == "foreign"),
         (f"{BAD} out of order", lambda gpu: gpu.health == "bad"),
     ]
     gpus = list(_gpus(view))
