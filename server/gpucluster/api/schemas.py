@@ -10,7 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..model.jobs import InputManifest, Progress, ResultManifest
+from ..model.jobs import InputManifest as InputManifest
+from ..model.jobs import Progress as Progress
+from ..model.jobs import ResultManifest as ResultManifest
 
 API_PREFIX = "/v1"
 PROTOCOL_MIN = 1

@@ -1,0 +1,130 @@
+"""The card: the first output of a submitted cell, which says how its job stands (DESIGN 4, *One owner of a cell's output*).
+
+Three renderings of one state: `application/vnd.gpucluster.job+json` for our MIME renderer, which goes on drawing it live
+by itself, `text/html` and `text/plain` for everything else, which show the last known state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gpucluster.api.schemas import JobView
+
+from . import describe
+from .describe import Pace
+from .templates import render
+
+MIME = "application/vnd.gpucluster.job+json"
+#: Version of the JSON below; a renderer of another version falls back to html.
+SCHEMA_VERSION = 1
+
+
+@dataclass
+class Card:
+    """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed)."""
+
+    job: JobView | None = None
+    title: str = ""
+    sending: str | None = None
+    simulated: bool = False
+    notes: list[str] = field(default_factory=list)
+    summary: str = ""
+    contact: str | None = None
+    pace: Pace = field(default_factory=Pace)
+
+    def update(self, job: JobView) -> None:
+        """Take a newer view of the job in. An older one (a reconnect replays) changes nothing."""
+        if self.job is not None and job.id == self.job.id and job.seq < self.job.seq:
+            return
+        if self.job is not None and self.job.attempts_made != job.attempts_made:
+            self.pace = Pace()
+        self.sending = None
+        self.job = job
+        self.pace.add(job.progress)
+
+    def mimebundle(self, now_us: int) -> dict[str, Any]:
+        bundle: dict[str, Any] = {"text/plain": self.text(now_us), "text/html": self.html(now_us)}
+        if self.job is not None:
+            bundle[MIME] = self.json()
+        return bundle
+
+    def text(self, now_us: int) -> str:
+        if self.job is None:
+            return describe.joined([f"{describe.ICONS['sending']} {self.title}", self.sending or ""])
+        lines = [describe.job_line(self.job, now_us, self.pace)]
+        if self.summary:
+            lines.append(f"  {self.summary}")
+        if self.contact:
+            lines.append(f"  {self.contact}")
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+    def json(self) -> dict[str, Any]:
+        """What a renderer needs to find the job and to say something before it has; no address, no code, no output."""
+        job = self.job
+        assert job is not None
+        return {
+            "version": SCHEMA_VERSION,
+            "job_id": job.id,
+            "number": job.number,
+            "name": job.name,
+            "state": job.state,
+            "queue": job.queue,
+            "gpus": job.gpus,
+            "tasks": job.tasks,
+            "owner": job.owner_name,
+            "simulated": self.simulated,
+            "submitted_us": job.submitted_us,
+            "started_us": job.started_us,
+            "ended_us": job.ended_us,
+            "reason": job.reason,
+            "summary": self.summary,
+            "notes": list(self.notes),
+        }
+
+    def html(self, now_us: int) -> str:
+        job = self.job
+        state = job.state if job is not None else "sending"
+        return render(
+            "card.html.j2",
+            state=state,
+            icon=describe.ICONS.get(state, "·"),
+            title=f"job {job.number}" if job is not None else "",
+            name=job.name if job is not None else self.title,
+            facts=self._facts(job, now_us),
+            sentence=self._sentence(job),
+            percent=describe.percent(job.progress) if job is not None else None,
+            progress=self._progress(job),
+            summary=self.summary,
+            notes=self.notes,
+            contact=self.contact,
+        )
+
+    def _facts(self, job: JobView | None, now_us: int) -> list[str]:
+        if job is None:
+            return []
+        took = describe.runtime_s(job, now_us)
+        facts: Iterable[str] = (
+            job.state if took is None or job.state not in describe.ENDED else f"{job.state} after {describe.duration(took)}",
+            f"queue {job.queue}",
+            describe.gpus(job.gpus) + (" (simulated)" if self.simulated and job.gpus else ""),
+            f"{job.tasks} tasks" if job.tasks > 1 else "",
+            describe.where(job),
+            f"attempt {job.attempts_made}" if job.attempts_made > 1 else "",
+        )  # fmt: skip
+        return [fact for fact in facts if fact]
+
+    def _sentence(self, job: JobView | None) -> str:
+        if job is None:
+            return self.sending or ""
+        if job.state == "pending":
+            return describe.waiting(job)
+        return (job.reason or "") if job.state != "succeeded" else ""
+
+    def _progress(self, job: JobView | None) -> str:
+        if job is None or job.progress is None:
+            return ""
+        pace = describe.pace_text(self.pace) if job.state == "running" else ""
+        return describe.joined([describe.steps(job.progress), *describe.metrics(job.progress), pace])

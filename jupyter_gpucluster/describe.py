@@ -1,0 +1,185 @@
+"""Words and figures for people: durations, sizes, where a job runs, how it stands, how fast it goes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from gpucluster.api.schemas import JobView, Progress
+
+ENDED = frozenset({"succeeded", "failed", "cancelled"})
+
+ICONS = {
+    "sending": "⇪",
+    "pending": "◌",
+    "starting": "◔",
+    "running": "●",
+    "suspended": "⏸",
+    "stopping": "◍",
+    "succeeded": "✔",
+    "failed": "✘",
+    "cancelled": "⊘",
+}
+
+
+def duration(seconds: float) -> str:
+    """For example "0.3 s", "12 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"."""
+    seconds = max(seconds, 0.0)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def size(count: int) -> str:
+    """Bytes in powers of 1024: "512 B", "1.5 MiB"."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+def figure(value: float) -> str:
+    """A metric in few characters."""
+    return f"{value:.4g}"
+
+
+def gpus(count: float) -> str:
+    return "no GPU" if not count else f"{count:g} GPU{'' if count == 1 else 's'}"
+
+
+def ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
+
+
+def nodes(view: JobView) -> list[str]:
+    """Names of the nodes of the present attempt, each once, by rank."""
+    return list(dict.fromkeys(task.node for task in view.attempt.tasks)) if view.attempt else []
+
+
+def where(view: JobView) -> str:
+    """For example "on node-0 (GPU 2, 3)", "on 4 nodes (node-0, node-1, …)"; "" before it has a place."""
+    names = nodes(view)
+    if not names or view.attempt is None:
+        return ""
+    if len(names) > 1:
+        shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+        return f"on {len(names)} nodes ({shown})"
+    indices = sorted(index for task in view.attempt.tasks for index in task.gpu_indices)
+    return f"on {names[0]} (GPU {', '.join(map(str, indices))})" if indices else f"on {names[0]}"
+
+
+def runtime_s(view: JobView, now_us: int) -> float | None:
+    """Seconds since the job's first start, or that it took; None before."""
+    if view.started_us is None:
+        return None
+    return max((view.ended_us or now_us) - view.started_us, 0) / 1e6
+
+
+def waiting(view: JobView) -> str:
+    """Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …"."""
+    place = f"{ordinal(view.position)} in queue {view.queue}" if view.position else f"in queue {view.queue}"
+    reason = view.waits or view.reason
+    return f"{place}: {reason}" if reason else place
+
+
+class Pace:
+    """Steps per second and time left, from the step reports of the last half minute or so."""
+
+    def __init__(self, keep: int = 32) -> None:
+        self._reports: deque[Progress] = deque(maxlen=keep)
+
+    def add(self, progress: Progress | None) -> None:
+        """Take the newest report in; the same one again changes nothing, a step back starts anew."""
+        if progress is None:
+            return
+        last = self._reports[-1] if self._reports else None
+        if last is not None and (progress.time_us, progress.step) == (last.time_us, last.step):
+            return
+        if last is not None and (progress.step < last.step or progress.time_us < last.time_us):
+            self._reports.clear()
+        self._reports.append(progress)
+
+    @property
+    def steps_per_s(self) -> float | None:
+        if len(self._reports) < 2:
+            return None
+        first, last = self._reports[0], self._reports[-1]
+        seconds = (last.time_us - first.time_us) / 1e6
+        return (last.step - first.step) / seconds if seconds > 0 and last.step > first.step else None
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds to the last step at the present pace."""
+        rate = self.steps_per_s
+        if not rate or not self._reports or not self._reports[-1].total:
+            return None
+        last = self._reports[-1]
+        return max((last.total or 0) - last.step, 0) / rate
+
+
+def pace_text(pace: Pace) -> str:
+    """For example "12.5 steps/s, 6.0 s left"; "" while unknown."""
+    rate, left = pace.steps_per_s, pace.left_s
+    if rate is None:
+        return ""
+    speed = f"{figure(rate)} steps/s" if rate >= 1 else f"{duration(1 / rate)} a step"
+    return f"{speed}, {duration(left)} left" if left else speed
+
+
+def metrics(progress: Progress | None) -> list[str]:
+    return [f"{name} {figure(value)}" for name, value in progress.metrics.items()] if progress else []
+
+
+def steps(progress: Progress | None) -> str:
+    """For example "step 30/100"."""
+    if progress is None:
+        return ""
+    label = progress.description or "step"
+    return f"{label} {progress.step}/{progress.total}" if progress.total else f"{label} {progress.step}"
+
+
+def percent(progress: Progress | None) -> float | None:
+    if progress is None or not progress.total or progress.total <= 0:
+        return None
+    return min(max(100 * progress.step / progress.total, 0.0), 100.0)
+
+
+def joined(parts: Iterable[str], separator: str = " · ") -> str:
+    return separator.join(part for part in parts if part)
+
+
+def standing(view: JobView, now_us: int, pace: Pace | None = None) -> str:
+    """Where the job stands, without its name: state, place, progress, or how it ended."""
+    if view.state in ENDED:
+        took = runtime_s(view, now_us)
+        ended = f"{view.state} after {duration(took)}" if took is not None else view.state
+        return joined([ended, where(view), view.reason or "" if view.state != "succeeded" else ""])
+    if view.state == "pending":
+        return f"pending, {waiting(view)}"
+    progress = view.progress
+    return joined(
+        [
+            f"{view.state} {where(view)}".strip(),
+            view.reason or "" if view.state in ("stopping", "suspended") else "",
+            steps(progress),
+            *metrics(progress),
+            pace_text(pace) if pace and view.state == "running" else "",
+        ]
+    )
+
+
+def job_line(view: JobView, now_us: int, pace: Pace | None = None) -> str:
+    """The job in one line of text."""
+    icon = ICONS.get(view.state, "·")
+    attempt = f"attempt {view.attempt.number}" if view.attempt and view.attempt.number > 1 else ""
+    return joined([f"{icon} job {view.number} {view.name}", attempt, standing(view, now_us, pace)])

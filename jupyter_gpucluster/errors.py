@@ -1,0 +1,172 @@
+"""What a notebook's user sees when something ends otherwise than hoped for.
+
+Every one of these is a `GpuclusterError`. In a notebook each shows itself (`_render_traceback_`): the frames of our own
+client tell a user nothing, the worker's traceback does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError
+
+if TYPE_CHECKING:
+    from IPython.core.error import UsageError
+
+#: An error of a job ends with this many lines of its log.
+TAIL_LINES = 40
+
+_RED, _BOLD, _OFF = "\x1b[31m", "\x1b[1m", "\x1b[0m"
+
+
+def one_line(error: GpuclusterError) -> str:
+    """The error as one line: field, reason, hint."""
+    said = " ".join(error.reason.split()).rstrip(".")
+    said = f"{error.field}: {said}" if error.field else said
+    return f"{said}. {' '.join(error.hint.split())}" if error.hint else said
+
+
+def usage_error(error: GpuclusterError) -> UsageError:
+    """An error in what was typed, as IPython shows those: one line, no traceback."""
+    from IPython.core.error import UsageError
+
+    return UsageError(one_line(error))
+
+
+def rendered(error: GpuclusterError) -> list[str]:
+    """The lines that a notebook shows for an error that needs no traceback."""
+    first, *more = str(error).splitlines() or [""]
+    return [f"{_RED}{_public_name(error)}{_OFF}: {first}", *more]
+
+
+def _public_name(error: GpuclusterError) -> str:
+    """The name of the error's class in the hierarchy; a part's own subclass says nothing more to a user."""
+    known = ERRORS_BY_CODE.get(error.code)
+    return known.__name__ if known is not None else type(error).__name__
+
+
+def show_plainly(error: GpuclusterError) -> GpuclusterError:
+    """Make IPython show `error` by its text alone."""
+    if not hasattr(error, "_render_traceback_"):
+        error._render_traceback_ = lambda *_: rendered(error)  # type: ignore[attr-defined]
+    return error
+
+
+class NotebookError(GpuclusterError):
+    """Base of the errors of this package."""
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        return rendered(self)
+
+
+class Withdrawn(NotebookError):
+    """Interrupted before the scheduler had acknowledged the job: it will not run."""
+
+    code = "withdrawn"
+
+
+class Detached(NotebookError):
+    """Interrupted while waiting: the job goes on without this cell."""
+
+    code = "detached"
+
+    def __init__(self, number: int, state: str) -> None:
+        self.number = number
+        self.state = state
+        goes_on = "it goes on" if state not in ("succeeded", "failed", "cancelled") else f"it has {state}"
+        super().__init__(
+            f"Detached from job {number}; {goes_on}. %attach {number} comes back, %cancel {number} ends it."
+            if goes_on == "it goes on"
+            else f"Detached from job {number}; {goes_on}. %attach {number} shows its output and fetches its result."
+        )
+
+
+class JobError(NotebookError):
+    """A job ended otherwise than well. `number`, `job_id`, `attempt`, `node`; `tail`: the last lines of its log."""
+
+    code = "job_error"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        job_id: str,
+        number: int,
+        attempt: int | None = None,
+        node: str | None = None,
+        tail: str = "",
+    ) -> None:
+        super().__init__(reason)
+        self.job_id = job_id
+        self.number = number
+        self.attempt = attempt
+        self.node = node
+        self.tail = tail
+
+    def where(self) -> str:
+        """One line that says which job it was and how to see more."""
+        attempt = f" (attempt {self.attempt})" if self.attempt else ""
+        node = f" on {self.node}" if self.node else ""
+        return f"in job {self.number}{attempt}{node} — %logs {self.number}"
+
+    def __str__(self) -> str:
+        return "\n".join([self.reason, self.where(), *self._tail_lines()])
+
+    def _tail_lines(self) -> list[str]:
+        if not self.tail:
+            return []
+        return [f"--- last lines of the log of job {self.number} ---", *self.tail.splitlines()]
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        return [
+            f"{_RED}{type(self).__name__}{_OFF}: {self.reason}",
+            f"{_BOLD}{self.where()}{_OFF}",
+            *self._tail_lines(),
+        ]
+
+
+class JobFailed(JobError):
+    """The job failed. `ename`, `evalue`, `traceback` are the worker's when the cell raised, else None and empty."""
+
+    code = "job_failed"
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        job_id: str,
+        number: int,
+        attempt: int | None = None,
+        node: str | None = None,
+        tail: str = "",
+        ename: str | None = None,
+        evalue: str | None = None,
+        traceback: list[str] | None = None,
+    ) -> None:
+        super().__init__(reason, job_id=job_id, number=number, attempt=attempt, node=node, tail=tail)
+        self.ename = ename
+        self.evalue = evalue
+        self.traceback = traceback or []
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        if not self.traceback:
+            return super()._render_traceback_()
+        return [*self.traceback, f"{_BOLD}{self.where()}{_OFF}"]
+
+
+class JobLost(JobFailed):
+    """The job's last attempt was lost with its node or its supervisor, and it was not to be tried again."""
+
+    code = "job_lost"
+
+
+class JobCancelled(JobError):
+    """The job was cancelled."""
+
+    code = "job_cancelled"
+
+
+class WaitTimeout(NotebookError, TimeoutError):
+    """The job has not ended within the time given; it goes on."""
+
+    code = "timeout"

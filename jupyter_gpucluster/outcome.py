@@ -1,0 +1,118 @@
+"""How a job ended, for Python: its result, or the exception that says why there is none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gpucluster.api.errors import Forbidden, GpuclusterError, NotFound
+from gpucluster.api.schemas import JobView, ResultManifest, ResultView, TaskView
+
+from .errors import TAIL_LINES, JobCancelled, JobError, JobFailed, JobLost
+from .replay import RemoteError, Replay, TextSink
+
+if TYPE_CHECKING:
+    from gpucluster.api.client import ApiClient
+
+
+def fetch_blobs(client: ApiClient, job_id: str, manifest: ResultManifest) -> dict[str, bytes]:
+    """All blobs of a result by SHA-256."""
+    wanted = [manifest.pickle, *manifest.buffers] if manifest.pickle else [*manifest.buffers]
+    return {sha: client.fetch_blob(sha, job=job_id) for sha in dict.fromkeys(wanted) if sha}
+
+
+def result_of(client: ApiClient, job_id: str, rank: int = 0) -> ResultView | None:
+    """The result of one rank; None when it left none."""
+    try:
+        return client.result(job_id, rank)
+    except NotFound:
+        return None
+
+
+def log_text(
+    client: ApiClient, job_id: str, number: int, rank: int = 0, tail_lines: int | None = None
+) -> str:
+    """The log of one rank as text, all attempts or the last lines of it."""
+    sink = TextSink()
+    _read_log(client, job_id, number, rank, sink)
+    text = sink.value
+    if tail_lines is None:
+        return text
+    return "\n".join(text.splitlines()[-tail_lines:])
+
+
+def _read_log(client: ApiClient, job_id: str, number: int, rank: int, sink: TextSink) -> RemoteError | None:
+    """Replay what is there of a log into `sink`; returns the error that the last attempt ended with."""
+    replay = Replay(sink, prefix="", where=f"%logs {number}")
+    with client.log(job_id, rank) as follower:
+        for item in follower:
+            if item.type == "record":
+                replay.record(item)
+            elif item.type == "attempt" and item.attempt > 1:
+                replay.seam(f"attempt {item.attempt}")
+    replay.finish()
+    return replay.error
+
+
+def failure(
+    client: ApiClient, job: JobView, error: RemoteError | None = None, *, with_tail: bool = True
+) -> JobError:
+    """The exception for a job that ended otherwise than well. `error`: that of rank 0, when it is known already.
+
+    The rank that failed first explains a gang's failure; so unless rank 0 is that one, its log is read.
+    """
+    task = _failed_task(job)
+    rank = task.rank if task else 0
+    tail = ""
+    if with_tail or (error is None and rank != 0):
+        tail, found = _last_words(client, job, rank)
+        error = error or found
+    facts: dict[str, Any] = {
+        "job_id": job.id,
+        "number": job.number,
+        "attempt": job.attempt.number if job.attempt else None,
+        "node": (task.node if task else _first_node(job)),
+        "tail": tail if with_tail or (rank != 0 and error is None) else "",
+    }
+    if job.state == "cancelled":
+        return JobCancelled(f"job {job.number} was cancelled{_because(job)}", **facts)
+    lost = job.attempt is not None and job.attempt.outcome == "lost"
+    cls = JobLost if lost else JobFailed
+    if error is None:
+        return cls(f"job {job.number} failed{_because(job)}", **facts)
+    rank_note = f" (rank {rank})" if job.tasks > 1 else ""
+    return cls(
+        f"{error.ename}: {error.evalue}{rank_note}" if error.evalue else f"{error.ename}{rank_note}",
+        ename=error.ename,
+        evalue=error.evalue,
+        traceback=error.traceback,
+        **facts,
+    )
+
+
+def _because(job: JobView) -> str:
+    return f": {job.reason}" if job.reason else ""
+
+
+def _failed_task(job: JobView) -> TaskView | None:
+    if job.attempt is None:
+        return None
+    failed = [task for task in job.attempt.tasks if task.state in ("failed", "lost")]
+    #: Tasks that were ended because another one failed carry a signal; the one that began has an exit code of its own.
+    own = [task for task in failed if task.exit_code is not None and 0 < task.exit_code < 128]
+    return min(own or failed, key=lambda task: task.rank, default=None)
+
+
+def _first_node(job: JobView) -> str | None:
+    return job.attempt.tasks[0].node if job.attempt and job.attempt.tasks else None
+
+
+def _last_words(client: ApiClient, job: JobView, rank: int) -> tuple[str, RemoteError | None]:
+    """The end of a rank's log and its error. A log that cannot be read must not hide why the job failed."""
+    sink = TextSink()
+    try:
+        error = _read_log(client, job.id, job.number, rank, sink)
+    except Forbidden:
+        return "", None
+    except GpuclusterError as trouble:
+        return f"(the log could not be read: {trouble.reason})", None
+    return "\n".join(sink.value.splitlines()[-TAIL_LINES:]), error

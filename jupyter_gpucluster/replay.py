@@ -1,0 +1,335 @@
+"""From log records to outputs. Every view of a job in Python is drawn by this one: the waiting cell, `%attach`, `%logs`,
+`job.outputs`, `job.logs()` (DESIGN 3.6: the log is the one truth).
+
+`Replay` understands records; a `Sink` is where outputs go. Long outputs are shown by head and tail with a note in
+between, never cut silently: the log has all of it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from gpucluster.api.schemas import StreamItem
+
+Stream = Literal["stdout", "stderr"]
+Mimes = dict[str, Any]
+
+
+class Sink(Protocol):
+    """Where outputs go. `display_id`s are already unique to this replay."""
+
+    def text(self, stream: Stream, text: str) -> None: ...
+    def display(self, data: Mimes, metadata: Mimes, display_id: str | None) -> None: ...
+    def update(self, data: Mimes, metadata: Mimes, display_id: str) -> None: ...
+    def result(self, data: Mimes, metadata: Mimes) -> None: ...
+    def clear(self, wait: bool) -> None: ...
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a notebook takes from one job, in bytes: text (head and tail together) and displays. None = no limit."""
+
+    text_bytes: int | None = 2 << 20
+    display_bytes: int | None = 32 << 20
+
+    @property
+    def head_bytes(self) -> int | None:
+        return None if self.text_bytes is None else self.text_bytes * 3 // 4
+
+    @property
+    def tail_bytes(self) -> int:
+        return 0 if self.text_bytes is None else self.text_bytes - self.text_bytes * 3 // 4
+
+
+ALL = Limits(text_bytes=None, display_bytes=None)
+
+
+@dataclass(frozen=True)
+class RemoteError:
+    """The exception of a cell, as its worker reported it."""
+
+    ename: str
+    evalue: str
+    traceback: list[str]
+
+
+class _Tail:
+    """The newest text within `limit` bytes, and how much went before it."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._parts: deque[tuple[Stream, str]] = deque()
+        self._size = 0
+        self.dropped_bytes = 0
+
+    def add(self, stream: Stream, text: str) -> None:
+        self._parts.append((stream, text))
+        self._size += len(text)
+        while self._size > self._limit and self._parts:
+            first_stream, first = self._parts.popleft()
+            excess = self._size - self._limit
+            self._size -= len(first)
+            if len(first) > excess:
+                kept = first[excess:]
+                self._parts.appendleft((first_stream, kept))
+                self._size += len(kept)
+                first = first[:excess]
+            self.dropped_bytes += len(first.encode("utf-8", "surrogatepass"))
+
+    def take(self) -> list[tuple[Stream, str]]:
+        """The parts, the first one from the beginning of a line on."""
+        parts = list(self._parts)
+        self._parts.clear()
+        self._size = 0
+        if self.dropped_bytes and parts:
+            stream, first = parts[0]
+            cut = first.find("\n") + 1
+            self.dropped_bytes += len(first[:cut].encode("utf-8", "surrogatepass"))
+            parts[0] = (stream, first[cut:])
+        return parts
+
+
+class Replay:
+    """Draws the records of one rank of a job into a sink.
+
+    `prefix` makes the job's display ids unique in the notebook; `where` names the whole log in notes ("%logs 12").
+    The error of the last attempt is kept in `error` for whoever raises it; those before are printed.
+    """
+
+    def __init__(
+        self, sink: Sink, *, prefix: str, where: str, limits: Limits = ALL, keep_last_error: bool = True
+    ) -> None:
+        self._sink = sink
+        self._prefix = prefix
+        self._where = where
+        self._limits = limits
+        self._keep_last_error = keep_last_error
+        self.error: RemoteError | None = None
+        self._handlers: dict[str, Callable[[bytes], None]] = {
+            "stdout": lambda payload: self._text("stdout", payload),
+            "stderr": lambda payload: self._text("stderr", payload),
+            "display": self._display,
+            "update": self._update,
+            "clear": self._clear,
+            "error": self._error,
+            "status": self._status,
+        }
+        self._start_decoders()
+        self._start_counting()
+
+    def record(self, item: StreamItem) -> None:
+        """Draw one record. A kind of a later version is left out: it cannot be drawn, and the log keeps it."""
+        handler = self._handlers.get(item.kind or "")
+        if handler is not None:
+            handler(item.payload or b"")
+
+    def seam(self, text: str) -> None:
+        """A new attempt begins: what was open of the last one is closed, and a line says so."""
+        self._end_text()
+        self._print_error()
+        self._write("stdout", f"— {text} —\n")
+
+    def finish(self) -> None:
+        """Nothing more comes: the tail of a long output is drawn, unfinished characters too."""
+        self._end_text()
+        self._release_tail()
+        if not self._keep_last_error:
+            self._print_error()
+
+    # ---- text
+
+    def _start_decoders(self) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {"stdout": decoder("replace"), "stderr": decoder("replace")}
+
+    def _start_counting(self) -> None:
+        self._text_left = self._limits.head_bytes
+        self._display_left = self._limits.display_bytes
+        self._tail: _Tail | None = None
+        self._omitted_displays = 0
+        self._last_omitted: tuple[Mimes, Mimes] | None = None
+
+    def _text(self, stream: Stream, payload: bytes) -> None:
+        text = self._decoders[stream].decode(payload)
+        if text:
+            self._write(stream, text)
+
+    def _end_text(self) -> None:
+        for stream in ("stdout", "stderr"):
+            rest = self._decoders[stream].decode(b"", True)
+            if rest:
+                self._write("stdout" if stream == "stdout" else "stderr", rest)
+        self._start_decoders()
+
+    def _write(self, stream: Stream, text: str) -> None:
+        if self._tail is not None:
+            self._tail.add(stream, text)
+            return
+        if self._text_left is None or len(text) <= self._text_left:
+            self._sink.text(stream, text)
+            if self._text_left is not None:
+                self._text_left -= len(text)
+            return
+        head, rest = text[: self._text_left], text[self._text_left :]
+        if head:
+            self._sink.text(stream, head)
+        self._sink.text(
+            "stderr",
+            f"\n[long output: the rest stands in the log ({self._where}); its end is shown when the job ends]\n",
+        )
+        self._tail = _Tail(self._limits.tail_bytes)
+        self._tail.add(stream, rest)
+
+    def _release_tail(self) -> None:
+        tail, self._tail = self._tail, None
+        if tail is not None:
+            parts = tail.take()
+            if tail.dropped_bytes:
+                self._sink.text(
+                    "stderr",
+                    f"[… {tail.dropped_bytes:,} bytes are not shown here; {self._where} shows all …]\n",
+                )
+            for stream, text in parts:
+                self._sink.text(stream, text)
+        if self._omitted_displays:
+            self._sink.text(
+                "stderr", f"[{self._omitted_displays} displays are not shown here; {self._where} shows all]\n"
+            )
+            if self._last_omitted is not None:
+                self._sink.display(*self._last_omitted, None)
+        self._start_counting()
+
+    # ---- displays
+
+    def _display(self, payload: bytes) -> None:
+        said = json.loads(payload)
+        data, metadata = said.get("data") or {}, said.get("metadata") or {}
+        if said.get("execute_result"):
+            self._sink.result(data, metadata)
+            return
+        if self._display_left is not None:
+            if len(payload) > self._display_left:
+                self._omitted_displays += 1
+                self._last_omitted = (data, metadata)
+                return
+            self._display_left -= len(payload)
+        name = said.get("display_id")
+        self._sink.display(data, metadata, self._unique(name) if name else None)
+
+    def _update(self, payload: bytes) -> None:
+        said = json.loads(payload)
+        if said.get("display_id"):
+            self._sink.update(
+                said.get("data") or {}, said.get("metadata") or {}, self._unique(said["display_id"])
+            )
+
+    def _unique(self, display_id: str) -> str:
+        return f"{self._prefix}:{display_id}"
+
+    def _clear(self, payload: bytes) -> None:
+        self._start_counting()
+        self._sink.clear(bool(json.loads(payload).get("wait")) if payload else False)
+
+    # ---- the rest
+
+    def _error(self, payload: bytes) -> None:
+        self._print_error()
+        said = json.loads(payload)
+        self.error = RemoteError(
+            str(said.get("ename", "Error")),
+            str(said.get("evalue", "")),
+            [str(line) for line in said.get("traceback") or []],
+        )
+
+    def _print_error(self) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            lines = error.traceback or [f"{error.ename}: {error.evalue}"]
+            self._write("stderr", "\n".join(lines) + "\n")
+
+    def _status(self, payload: bytes) -> None:
+        said = json.loads(payload) if payload else {}
+        if said.get("event") == "truncated":
+            self._write(
+                "stderr", "[the job wrote more than its log takes; what came after this was dropped]\n"
+            )
+
+
+class NotebookSink:
+    """Collects outputs as a notebook would store them (nbformat 4 dictionaries)."""
+
+    def __init__(self) -> None:
+        self.outputs: list[dict[str, Any]] = []
+        self._by_id: dict[str, list[dict[str, Any]]] = {}
+        self._clear_next = False
+
+    def _add(self, output: dict[str, Any]) -> None:
+        if self._clear_next:
+            self._drop_all()
+        self.outputs.append(output)
+
+    def _drop_all(self) -> None:
+        self.outputs.clear()
+        self._by_id.clear()
+        self._clear_next = False
+
+    def text(self, stream: Stream, text: str) -> None:
+        last = self.outputs[-1] if self.outputs and not self._clear_next else None
+        if last is not None and last["output_type"] == "stream" and last["name"] == stream:
+            last["text"] += text
+            return
+        self._add({"output_type": "stream", "name": stream, "text": text})
+
+    def display(self, data: Mimes, metadata: Mimes, display_id: str | None) -> None:
+        output = {"output_type": "display_data", "data": data, "metadata": metadata}
+        self._add(output)
+        if display_id:
+            self._by_id.setdefault(display_id, []).append(output)
+
+    def update(self, data: Mimes, metadata: Mimes, display_id: str) -> None:
+        for output in self._by_id.get(display_id, ()):
+            output["data"], output["metadata"] = data, metadata
+
+    def result(self, data: Mimes, metadata: Mimes) -> None:
+        self._add(
+            {"output_type": "execute_result", "data": data, "metadata": metadata, "execution_count": None}
+        )
+
+    def clear(self, wait: bool) -> None:
+        if wait:
+            self._clear_next = True
+        else:
+            self._drop_all()
+
+
+class TextSink:
+    """Collects stdout and stderr in one text, as `job.logs()` gives it; displays by their plain text."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+
+    def text(self, stream: Stream, text: str) -> None:
+        self.parts.append(text)
+
+    def display(self, data: Mimes, metadata: Mimes, display_id: str | None) -> None:
+        plain = data.get("text/plain")
+        if plain:
+            self.parts.append(f"{plain}\n")
+
+    def update(self, data: Mimes, metadata: Mimes, display_id: str) -> None:
+        """A display's later contents replace what a text has printed already; the text keeps the first."""
+
+    def result(self, data: Mimes, metadata: Mimes) -> None:
+        self.display(data, metadata, None)
+
+    def clear(self, wait: bool) -> None:
+        """A log keeps what a notebook clears."""
+
+    @property
+    def value(self) -> str:
+        return "".join(self.parts)

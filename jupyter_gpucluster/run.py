@@ -1,0 +1,207 @@
+"""What a cell does with a job: submit it, follow it, bind what it left. `%%submit`, `%submit`, `%attach` and `%logs` are this.
+
+The order is that of DESIGN section 3: find and pickle the inputs, hand over, follow, fetch, bind. The card is the first
+output and is brought up to date last.
+"""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from IPython.core.interactiveshell import InteractiveShell
+
+from gpucluster.api.errors import GpuclusterError
+from gpucluster.api.schemas import JobView, ResultManifest
+
+from . import connection, describe
+from .card import Card
+from .errors import Detached, Withdrawn
+from .follow import Reader, Watch, seam_text
+from .interrupt import Interrupted, Keyboard
+from .job import Job
+from .outcome import failure, fetch_blobs, result_of
+from .output import CellOutput
+from .replay import Limits, Replay
+from .submission import Budget, Prepared, prepare_cell, send, sending_text
+
+if TYPE_CHECKING:
+    from gpucluster.api.client import ApiClient
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A notebook's defaults beyond those that are options."""
+
+    on_interrupt: Literal["detach", "cancel"] = "detach"
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=Budget)
+
+
+class CellRun:
+    """One magic's dealings with one job, in the thread that runs the cell."""
+
+    def __init__(self, shell: InteractiveShell, settings: Settings) -> None:
+        self._shell = shell
+        self._settings = settings
+        self._connected: ApiClient | None = None
+
+    @property
+    def _client(self) -> ApiClient:
+        """The scheduler's client; asked for only once the submission is ready to go."""
+        if self._connected is None:
+            self._connected = connection.client()
+        return self._connected
+
+    def _connect(self, keyboard: Keyboard) -> ApiClient:
+        """As `_client`, where it may take long (a scheduler may have to start) and ■ must work. Raises Withdrawn."""
+        try:
+            self._connected = keyboard.call(connection.client)
+        except Interrupted:
+            raise Withdrawn("interrupted before anything was submitted") from None
+        return self._connected
+
+    # ---- submit
+
+    def submit(self, source: str, values: Mapping[str, Any], *, is_cell: bool) -> Any:
+        """Submit and, with `wait`, follow to the end. Returns what the magic returns."""
+        prepared = self._prepare(source, values)
+        waits = bool(values.get("wait", True))
+        with Keyboard() as keyboard:
+            card = Card(title=prepared.title, notes=prepared.notes, sending=sending_text(prepared))
+            output = self._output(card, show_result=is_cell)
+            if card.sending:
+                self._tell_sending(output, card.sending, waits)
+            job = send(self._connect(keyboard), prepared, keyboard)
+            card.simulated = connection.is_simulated(self._client)
+            card.update(job)
+            handle = Job.from_view(job, connection.default_address())
+            if values.get("as"):
+                self._shell.user_ns[values["as"]] = handle
+            if not waits:
+                return handle
+            output.draw_card()
+            return self._follow(job, output, keyboard, sent=prepared.names)
+
+    @staticmethod
+    def _tell_sending(output: CellOutput, text: str, waits: bool) -> None:
+        if waits:
+            output.draw_card()
+        else:  # the Job that is returned will be the card
+            print(text, file=sys.stderr)
+
+    def _prepare(self, source: str, values: Mapping[str, Any]) -> Prepared:
+        prepared = prepare_cell(source, values, self._shell.user_ns, self._settings.budget, shell=self._shell)
+        for warning in prepared.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
+        return prepared
+
+    def _output(self, card: Card | None, *, show_result: bool = True) -> CellOutput:
+        return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result)
+
+    def attach(self, job: Job) -> Any:
+        """Follow a job that was submitted before, from its first output on."""
+        with Keyboard() as keyboard:
+            view = job.view()
+            card = Card(simulated=connection.is_simulated(self._client))
+            card.update(view)
+            output = self._output(card)
+            output.draw_card()
+            return self._follow(view, output, keyboard)
+
+    def _follow(
+        self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: list[str] | None = None
+    ) -> Any:
+        replay = Replay(
+            output, prefix=output.card_id, where=f"%logs {job.number}", limits=self._settings.limits
+        )
+        watch = Watch(self._client, job, output, replay, keyboard, on_interrupt=self._settings.on_interrupt)
+        ended = watch.run()
+        try:
+            value = self._take_result(ended, output, keyboard, sent or [])
+        except (Interrupted, KeyboardInterrupt):
+            raise Detached(ended.number, ended.state) from None
+        if ended.state != "succeeded":
+            raise failure(self._client, ended, replay.error, with_tail=False)
+        return value
+
+    def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: list[str]) -> Any:
+        """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""
+        from . import binding
+
+        manifest = self._fetch_manifest(job, keyboard)
+        card = output.card
+        assert card is not None
+        if manifest is None:
+            output.draw_card()
+            return None
+        blobs = keyboard.call(lambda: fetch_blobs(self._client, job.id, manifest))
+        bound = binding.bind_results(manifest, blobs.__getitem__, self._shell.user_ns)
+        card.summary = binding.summary_line(sent, bound)
+        card.notes = [*card.notes, *manifest.notes]
+        output.draw_card()
+        self._tell_missing(bound.missing, manifest)
+        if not manifest.has_value or manifest.value_key in bound.missing:
+            return None
+        if output.drew_result:
+            hook: Any = self._shell.displayhook
+            hook.update_user_ns(bound.value)
+            return None
+        return None if output.shows_result else bound.value
+
+    def _fetch_manifest(self, job: JobView, keyboard: Keyboard) -> ResultManifest | None:
+        view = keyboard.call(lambda: result_of(self._client, job.id))
+        return view.result if view is not None else None
+
+    def _tell_missing(self, missing: Mapping[str, str], manifest: ResultManifest) -> None:
+        for name, reason in missing.items():
+            what = "the value of the last expression" if name == manifest.value_key else name
+            print(f"{what} did not come back: {reason}", file=sys.stderr)
+
+    # ---- the rest
+
+    def dry_run(self, source: str, values: Mapping[str, Any]) -> None:
+        """Print what would be sent and where it would run."""
+        prepared = self._prepare(source, values)
+        plan = self._client.dry_run(prepared.submission)
+        names = ", ".join(prepared.names) or "nothing"
+        lines = [
+            f"in: {names} ({describe.size(prepared.total_bytes)})",
+            f"out: {', '.join(prepared.outputs) or 'nothing'}",
+            f"queue: {plan.queue}",
+            plan.sentence,
+            *(
+                f"rank {task.rank} on {task.node}"
+                + (f" (GPU {', '.join(map(str, task.gpu_indices))})" if task.gpu_indices else "")
+                for task in plan.placement
+            ),
+            *(f"note: {note}" for note in prepared.notes),
+            "Nothing was submitted.",
+        ]
+        print("\n".join(lines))
+
+    def show_log(self, job: Job, *, rank: int, attempt: int | None, tail: int | None, follow: bool) -> None:
+        """Draw a log without a card; with `follow` until the job ends or ■ is pressed."""
+        output = self._output(None)
+        replay = Replay(output, prefix=output.card_id, where=f"job {job.number}", keep_last_error=False)
+        follower = self._client.log(job.id, rank, attempt=attempt, tail=tail, follow=follow)
+        with Keyboard() as keyboard, Reader(follower, keyboard) as reader:
+            try:
+                while True:
+                    item = keyboard.next()
+                    if getattr(item, "type", None) == "record":
+                        replay.record(item)
+                    elif getattr(item, "type", None) == "attempt" and item.attempt > 1 and attempt is None:
+                        replay.seam(seam_text(item.attempt, job.view(), None))
+                    elif hasattr(item, "error"):
+                        break
+                    reader.drawn()
+            except Interrupted:
+                item = None
+        replay.finish()
+        output.flush()
+        if item is not None and isinstance(item.error, GpuclusterError):
+            raise item.error
