@@ -1,0 +1,284 @@
+"""The program inside a task: sets up the environment of the notebook, runs the cell, stores what comes back.
+
+`preload()` does, before a fork, all that is slow and the same for every task of one interpreter and environment;
+`run_task` goes on in the fresh child. Without a fork server, `main` does both.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from typing import Any, NoReturn
+
+from . import hooks, protocol, reporting, results, streams
+from .children import watch
+from .displays import error_payload
+from .frames import Kind
+from .outbox import Outbox
+from .outcome import EXIT_ERROR, Outcome, exit_code_of, message_of
+from .spec import BadSpec, TaskSpec
+
+#: The worker itself failed, not the cell.
+EXIT_INTERNAL = 70
+_PRELOADED = ("asyncio", "hashlib", "inspect", "linecache", "shutil", "subprocess", "traceback")
+_PRELOADED_IF_THERE = (
+    "cloudpickle",
+    "IPython.utils.process",
+    "gpucluster.worker.pickling",
+    "gpucluster.worker.namespace",
+    "gpucluster.worker.digest",
+)
+FUNCTION, ARGUMENTS, KEYWORDS = "<function>", "<args>", "<kwargs>"
+
+_shell: Any = None
+_shell_note: str | None = None
+
+
+def preload() -> None:
+    """Import and build what is slow, before a fork: starts no thread, opens no file, imports nothing that does."""
+    for name in _PRELOADED:
+        importlib.import_module(name)
+    for name in _PRELOADED_IF_THERE:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            pass
+    _prepare_shell()
+    gc.collect()
+    gc.freeze()  # what is here stays shared with the children
+
+
+def _prepare_shell() -> Any:
+    global _shell, _shell_note
+    if _shell is not None:
+        return _shell
+    try:
+        from .shell import build
+    except ImportError as error:
+        from .plain import build  # type: ignore[assignment]
+
+        if error.name != "IPython":
+            _shell_note = f"IPython cannot be used here ({error}): the cell runs in a plain Python shell, without magics."
+    _shell = build()
+    return _shell
+
+
+def run_task(task_dir: str, message_fd: int, env: dict[str, str] | None = None) -> int:
+    """Run the task of that folder in this process, which is its alone, and return its exit code.
+
+    `env`: the complete environment with the secrets in it; None = that of spec.json. The caller ends the process with
+    `os._exit`: exit functions have been run, output is sent.
+    """
+    outbox = Outbox(message_fd)
+    code = EXIT_INTERNAL
+    try:
+        code = _run(task_dir, outbox, env)
+    except BadSpec as error:
+        _fail(outbox, "BadSpec", str(error))
+    except SystemExit as error:  # the notice to stop, while the task was being set up or its result stored
+        code = exit_code_of(error)
+    except BaseException as error:
+        code = exit_code_of(error) if isinstance(error, KeyboardInterrupt) else EXIT_INTERNAL
+        _fail(outbox, type(error).__name__, message_of(error), _own_traceback(error))
+    return _finish(outbox, code)
+
+
+def _run(task_dir: str, outbox: Outbox, env: dict[str, str] | None) -> int:
+    spec = TaskSpec.read(task_dir)
+    _set_environment(spec, task_dir, env)
+    _reset_signals()
+    _reset_standard_input()
+    faulthandler.enable(file=2)
+    streams.install(outbox)
+    shell = _prepare_shell()
+    watch(outbox)
+    reporting.attach_worker(lambda payload: outbox.send(protocol.PACKET_STEP, payload))
+    hooks.install()
+    _reseed()
+    shell.activate(outbox, shell.main, f"job {spec.job_number}")
+    outbox.send(protocol.PACKET_UP, _greeting(shell))
+    if _shell_note:
+        print(_shell_note, file=sys.stderr)
+    problem = _enter_folder(spec)
+    if problem:
+        _fail(outbox, "FileNotFoundError", problem)
+        return EXIT_ERROR
+    return _run_cell(task_dir, spec, shell, outbox)
+
+
+def _run_cell(task_dir: str, spec: TaskSpec, shell: Any, outbox: Outbox) -> int:
+    namespace = shell.main.__dict__
+    from . import namespace as namespaces
+
+    namespaces.bind(namespace)
+    try:
+        inputs = results.load_inputs(task_dir, spec)
+    except Exception as error:
+        sentence = (
+            f"what the cell reads could not be loaded on {spec.node} by {sys.executable}: {message_of(error)}"
+        )
+        _fail(outbox, type(error).__name__, sentence)
+        return EXIT_ERROR
+    if spec.kind == "function":
+        digests = results.Digests((), {}, 0)
+        outcome = shell.call(inputs[FUNCTION], tuple(inputs[ARGUMENTS]), dict(inputs[KEYWORDS]))
+    else:
+        namespace.update(inputs)
+        digests = results.Digests(spec.mutable_inputs, namespace, spec.digest_budget_bytes)
+        del inputs
+        outcome = shell.run(spec.source)
+    return _store(task_dir, spec, shell, namespace, outcome, digests)
+
+
+def _store(
+    task_dir: str,
+    spec: TaskSpec,
+    shell: Any,
+    namespace: dict[str, Any],
+    outcome: Outcome,
+    digests: results.Digests,
+) -> int:
+    if outcome.exit_code == 0:
+        try:
+            results.store(task_dir, spec, namespace, outcome, digests)
+        except OSError as error:
+            shell.show_error(error)
+            print("The cell ended well, but its result could not be stored.", file=sys.stderr)
+            return EXIT_ERROR
+    return outcome.exit_code
+
+
+def _set_environment(spec: TaskSpec, task_dir: str, env: dict[str, str] | None) -> None:
+    """Exactly the job's environment, and its import path."""
+    os.environ.clear()
+    os.environ.update(spec.env if env is None else env)
+    os.environ.setdefault(protocol.ENV_TASK_DIR, task_dir)
+    os.environ.setdefault("MPLBACKEND", _plot_backend())
+    # The socket is this process's alone: a child that took the number for its own would write into something else.
+    os.environ.pop(protocol.ENV_MESSAGE_FD, None)
+    sys.path[:] = [*spec.sys_path, *([] if spec.bundle in spec.sys_path else [spec.bundle])]
+    sys.argv[:] = [""]
+    importlib.invalidate_caches()
+    tempfile.tempdir = None
+    time.tzset()
+
+
+def _plot_backend() -> str:
+    """Figures come back as displays, where that backend is installed beside matplotlib."""
+    has_inline = importlib.util.find_spec("matplotlib_inline") and importlib.util.find_spec("IPython")
+    return "module://matplotlib_inline.backend_inline" if has_inline else "agg"
+
+
+def _enter_folder(spec: TaskSpec) -> str | None:
+    """Go to the job's working directory; a sentence when that cannot be."""
+    try:
+        os.chdir(spec.cwd)
+    except OSError as error:
+        return f"the working directory {spec.cwd} cannot be used on {spec.node}: {error.strerror}"
+    return None
+
+
+def _reset_signals() -> None:
+    """A fresh process's handlers in place of the supervisor's, and the notice to stop as an exception.
+
+    SIGTERM raises SystemExit(143) in the cell, so `finally` blocks and exit functions run within the grace.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.set_wakeup_fd(-1)
+    for number in (
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGCHLD,
+        signal.SIGALRM,
+    ):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _on_stop)
+    os.register_at_fork(after_in_child=_stop_as_usual)
+
+
+def _on_stop(_number: int, _frame: Any) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def _stop_as_usual() -> None:
+    """In children of the cell: a pool ends its workers by SIGTERM and expects them to die of it."""
+    if signal.getsignal(signal.SIGTERM) is _on_stop:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _reset_standard_input() -> None:
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(descriptor, 0)
+    if descriptor != 0:
+        os.close(descriptor)
+
+
+def _reseed() -> None:
+    """All children of one fork server would otherwise draw the same numbers."""
+    random.seed()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()
+
+
+def _greeting(shell: Any) -> bytes:
+    ipython = sys.modules.get("IPython")
+    return json.dumps(
+        {
+            "pid": os.getpid(),
+            "protocol": [protocol.PROTOCOL_MIN, protocol.PROTOCOL_MAX],
+            "python": sys.version.split()[0],
+            "ipython": getattr(ipython, "__version__", None),
+            "shell": type(shell).__module__.rpartition(".")[2],
+        }
+    ).encode()
+
+
+def _fail(outbox: Outbox, name: str, sentence: str, lines: list[str] | None = None) -> None:
+    outbox.send(Kind.ERROR, error_payload(name, sentence, lines or [f"{name}: {sentence}"]))
+
+
+def _own_traceback(error: BaseException) -> list[str]:
+    import traceback
+
+    return traceback.format_exception(type(error), error, error.__traceback__)
+
+
+def _finish(outbox: Outbox, code: int) -> int:
+    """End as an interpreter does: wait for the cell's threads, run exit functions, send what is left."""
+    for step in (threading._shutdown, atexit._run_exitfuncs, reporting.flush, _flush_files):  # type: ignore[attr-defined]
+        try:
+            step()
+        except (SystemExit, KeyboardInterrupt) as error:  # told to stop while waiting for the cell's threads
+            code = code or exit_code_of(error)
+        except Exception as error:
+            print(f"at the end of the job: {type(error).__name__}: {message_of(error)}", file=sys.stderr)
+    outbox.close()
+    return code
+
+
+def _flush_files() -> None:
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        if stream is not None:
+            stream.flush()
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Cold start: `start.py worker <task folder> <message fd>`, with the job's environment. Never returns."""
+    task_dir, message_fd = arguments
+    os._exit(run_task(task_dir, int(message_fd), dict(os.environ)))
