@@ -1,0 +1,184 @@
+"""The engine's memory: jobs that have not ended, the queue tree and the nodes with their books, and the indexes on them.
+
+`take` and `release` are the only ways to change the books, `add`, `move` and `remove` the only ways to change which jobs
+are where. Everything derived is kept here and can be recounted from the jobs (engine/audit.py does).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+
+from ..model.errors import InvalidRequest, NotFound
+from ..model.jobs import HOLDING_STATES, Attempt, Job, JobState
+from ..model.queues import QueueSpec
+from ..model.resources import Resources, sum_resources
+from ..model.topology import Node
+from ..policy.decisions import Snapshot
+from ..policy.pending import PendingQueue
+from ..policy.space import ClusterSpace
+from ..policy.tree import QueueTree
+from .protocols import HistoryEntry
+
+#: Transitions of one job that are kept in memory, for error texts.
+STORY_LENGTH = 50
+#: End states kept for submissions that name a job which ended a moment ago.
+RECENTLY_ENDED = 4096
+
+
+class ClusterState:
+    """Read it freely; only the engine writes it."""
+
+    def __init__(self, queues: Sequence[QueueSpec], nodes: Iterable[Node] = ()) -> None:
+        self.space = ClusterSpace(nodes)
+        self.tree = QueueTree(queues, self.space.capacity())
+        self.jobs: dict[str, Job] = {}
+        self.by_number: dict[int, str] = {}
+        self.by_key: dict[tuple[str, str], str] = {}  # (owner id, idempotency key) -> job id
+        self.by_attempt: dict[str, str] = {}  # active attempts -> job id
+        self.pending: dict[str, PendingQueue] = {queue.name: PendingQueue() for queue in self.tree.leaves()}
+        self.waiting: dict[str, int] = {}  # pending jobs at or below a queue, ready or not
+        self.holding: dict[str, int] = {}  # jobs at or below a queue that hold resources
+        self.unmet: dict[str, set[str]] = {}  # waiting job -> jobs that it still waits for
+        self.dependents: dict[str, list[str]] = {}  # job -> jobs that wait for it
+        self.recently_ended: OrderedDict[str, JobState] = OrderedDict()
+        self._stories: dict[str, deque[HistoryEntry]] = {}
+
+    # ---- looking
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The nodes that have reported, by name. To be read only."""
+        return self.space.nodes
+
+    def snapshot(self) -> Snapshot:
+        """What the policy decides on: the books themselves, not a copy."""
+        return Snapshot(self.tree, self.space, self.pending)
+
+    def job(self, job_id: str) -> Job:
+        """Raises NotFound for a job that is unknown or has ended."""
+        try:
+            return self.jobs[job_id]
+        except KeyError:
+            raise NotFound(f"no job {job_id!r} waits or runs") from None
+
+    def job_of_attempt(self, attempt_id: str) -> Job | None:
+        """The job whose active attempt this is."""
+        job_id = self.by_attempt.get(attempt_id)
+        return self.jobs[job_id] if job_id is not None else None
+
+    def holder_of(self, node: str, gpu_uuid: str) -> Job | None:
+        """The job that holds a GPU."""
+        attempt_id = self.space[node].held.get(gpu_uuid) if node in self.space else None
+        return self.job_of_attempt(attempt_id) if attempt_id is not None else None
+
+    def is_ready(self, job: Job) -> bool:
+        """Pending, and held up by nothing but its turn and the resources."""
+        return job.number in self.pending[job.spec.queue]
+
+    def story(self, job_id: str) -> Sequence[HistoryEntry]:
+        """The last transitions of a job since this engine knows it."""
+        return tuple(self._stories.get(job_id, ()))
+
+    # ---- jobs
+
+    def add(self, job: Job) -> None:
+        """A job that has not ended is known from now on. It is not ready yet, and holds nothing yet."""
+        self.jobs[job.id] = job
+        self.by_number[job.number] = job.id
+        if job.idempotency_key is not None:
+            self.by_key[job.owner.id, job.idempotency_key] = job.id
+        self._stories[job.id] = deque(maxlen=STORY_LENGTH)
+        self._count(job, +1)
+
+    def wait_for(self, job: Job, dependencies: Iterable[str]) -> None:
+        """The job waits for these others, all of them known here."""
+        unmet = set(dependencies)
+        if not unmet:
+            return
+        self.unmet[job.id] = unmet
+        for dependency in unmet:
+            self.dependents.setdefault(dependency, []).append(job.id)
+
+    def met(self, job: Job, dependency: str) -> bool:
+        """One dependency less. True when it was the last."""
+        unmet = self.unmet[job.id]
+        unmet.discard(dependency)
+        if unmet:
+            return False
+        del self.unmet[job.id]
+        return True
+
+    def make_ready(self, job: Job) -> None:
+        """A pending job may start from now on."""
+        self.pending[job.spec.queue].add(job)
+
+    def move(self, job: Job, to: JobState) -> None:
+        """Change the job's state, and with it where it is indexed. Whether it may is checked elsewhere."""
+        if job.state is JobState.PENDING and self.is_ready(job):
+            self.pending[job.spec.queue].remove(job)
+        self._count(job, -1)
+        job.state = to
+        self._count(job, +1)
+
+    def remember(self, entry: HistoryEntry) -> None:
+        """Part of the job's story."""
+        if entry.job_id in self._stories:
+            self._stories[entry.job_id].append(entry)
+
+    def remove(self, job: Job) -> None:
+        """An ended job leaves memory."""
+        del self.jobs[job.id]
+        del self.by_number[job.number]
+        if job.idempotency_key is not None:
+            self.by_key.pop((job.owner.id, job.idempotency_key), None)
+        for dependency in self.unmet.pop(job.id, ()):
+            self.dependents[dependency].remove(job.id)
+            if not self.dependents[dependency]:
+                del self.dependents[dependency]
+        self._stories.pop(job.id, None)
+        self.recently_ended[job.id] = job.state
+        if len(self.recently_ended) > RECENTLY_ENDED:
+            self.recently_ended.popitem(last=False)
+
+    def _count(self, job: Job, sign: int) -> None:
+        counts = self.waiting if job.state is JobState.PENDING else self.holding
+        if job.state is not JobState.PENDING and job.state not in HOLDING_STATES:
+            return
+        for queue in self.tree[job.spec.queue].path():
+            counts[queue.name] = counts.get(queue.name, 0) + sign
+
+    # ---- the books
+
+    def take(self, job: Job, attempt: Attempt) -> None:
+        """The attempt holds its placements from now: GPUs, CPU and memory of nodes, use of the queue."""
+        self.space.take(attempt.id, attempt.placements)
+        self.tree.take(job.spec.queue, held_by(attempt))
+        self.by_attempt[attempt.id] = job.id
+
+    def release(self, job: Job, attempt: Attempt) -> None:
+        """The reverse of `take`, once every task of the attempt is over."""
+        del self.by_attempt[attempt.id]
+        self.tree.release(job.spec.queue, held_by(attempt))
+        self.space.release(attempt.id, attempt.placements)
+
+    def set_node(self, node: Node) -> None:
+        """A node joined or is otherwise than before; guarantees and shares are measured anew."""
+        self.space.set_node(node)
+        self.tree.set_capacity(self.space.capacity())
+
+    def keep_queue(self, name: str) -> None:
+        """Jobs of a queue that was removed keep a queue of that name: guaranteed nothing, open to nobody."""
+        if name in self.tree and self.tree[name].is_leaf and self.tree[name].parent is not None:
+            return
+        if name in self.tree:
+            reason = f"queue {name!r} has jobs in it that have not ended, so it cannot be given children"
+            raise InvalidRequest("queues", reason, "Let them end first, or give the children another parent.")
+        self.tree.add(QueueSpec(name=name, guaranteed={}, submit_users=(), description="removed"))
+        self.tree.set_capacity(self.space.capacity())
+        self.pending[name] = PendingQueue()
+
+
+def held_by(attempt: Attempt) -> Resources:
+    """The resource vector of all tasks of an attempt."""
+    return sum_resources(placement.resources for placement in attempt.placements)

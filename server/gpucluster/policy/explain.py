@@ -1,0 +1,246 @@
+"""Why a job waits: one typed reason and one sentence with numbers. Worked out on demand from the live books."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from ..model.errors import GpuclusterError
+from ..model.jobs import Job, JobSpec, TaskRole
+from ..model.resources import CPU, GPU, MEMORY, WHOLE_CPU, WHOLE_GPU
+from ..model.topology import GpuHealth
+from .admission import check_possible
+from .cycle import type_limits
+from .decisions import Snapshot
+from .lacking import Shortage, lacking_for
+from .pending import is_barred, shape_of
+from .placement import place_gang
+from .space import ClusterSpace
+from .tree import Excess
+from .words import amount_text, counted, gpus_text, joined, memory_text, number, role_text
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Why:
+    """`verdict`: starts_when | never | starting | running | stopping. `code` is the typed reason; `facts` its numbers."""
+
+    job_id: str
+    verdict: str
+    code: str
+    sentence: str
+    facts: dict[str, Any] = dataclasses.field(default_factory=dict)
+    position: int | None = None
+
+
+class Reason(NamedTuple):
+    """`resources`: what the job holds back from those behind it (nothing when it could start)."""
+
+    verdict: str
+    code: str
+    sentence: str
+    facts: dict[str, Any]
+    resources: frozenset[str] = frozenset()
+
+
+def explain_waiting(snapshot: Snapshot, job: Job) -> Why:
+    """For a job that waits for nothing but its turn and the resources."""
+    pending = snapshot.pending[job.spec.queue]
+    position = pending.position(job.number)
+    reason = _behind(snapshot, job, position) or own_reason(snapshot, job)
+    return Why(
+        job_id=job.id,
+        verdict=reason.verdict,
+        code=reason.code,
+        sentence=reason.sentence,
+        facts=reason.facts,
+        position=position,
+    )
+
+
+def _behind(snapshot: Snapshot, job: Job, position: int | None) -> Reason | None:
+    """The first job in front that holds this one up, and why that one waits itself."""
+    seen = {shape_of(job.spec)}
+    in_front: Job | None = None
+    for other in snapshot.pending[job.spec.queue]:
+        if other.number == job.number:
+            break
+        if in_front is None and shape_of(other.spec) in seen:
+            in_front = other  # the same shape: what holds one up holds up the other
+        elif shape_of(other.spec) not in seen:
+            seen.add(shape_of(other.spec))
+            barred = own_reason(snapshot, other).resources
+            if is_barred(job.spec, barred, snapshot.space.gpu_types):
+                in_front = other
+        if in_front is not None:
+            break
+    if in_front is None:
+        return None
+    theirs = own_reason(snapshot, in_front)
+    sentence = (
+        f"Number {position} in queue {job.spec.queue}, behind job #{in_front.number}, which waits: "
+        f"{theirs.sentence[0].lower()}{theirs.sentence[1:]}"
+    )
+    facts = {
+        "position": position,
+        "behind": in_front.number,
+        "its_code": theirs.code,
+        "its_facts": theirs.facts,
+    }
+    return Reason("starts_when", "behind", sentence, facts, theirs.resources)
+
+
+def own_reason(snapshot: Snapshot, job: Job) -> Reason:
+    """Why the job would wait if it were first in its queue."""
+    tree, space, spec = snapshot.tree, snapshot.space, job.spec
+    try:
+        check_possible(tree, list(space.nodes.values()), spec)
+    except GpuclusterError as error:
+        hint = f" {error.hint}" if error.hint else ""
+        return Reason("never", "never", f"Never as asked: {error.reason}.{hint}", {"field": error.field})
+    excesses = tree.over_max(spec.queue, spec.request())
+    if excesses:
+        return _over_max(spec, excesses[0], frozenset(excess.resource for excess in excesses))
+    limits = type_limits(tree, spec.queue, space.gpu_types)
+    if place_gang(space, spec.roles, avoid=job.avoid_nodes, limits=limits) is not None:
+        return Reason("starts_when", "next", "It is its turn: it starts with the next cycle.", {})
+    lack = lacking_for(space, spec.roles, limits)
+    describe = {
+        Shortage.NO_NODES: _no_nodes,
+        Shortage.GPUS: _no_gpus,
+        Shortage.GPU_TYPE_MAX: _type_max,
+        Shortage.FRAGMENTATION: _fragmentation,
+        Shortage.CPU: _no_cpu,
+        Shortage.MEMORY: _no_memory,
+    }[lack.shortage]
+    sentence, facts = describe(snapshot, spec)
+    return Reason("starts_when", lack.shortage.value, sentence, facts, lack.resources)
+
+
+def _over_max(spec: JobSpec, excess: Excess, resources: frozenset[str]) -> Reason:
+    needed = spec.request()[excess.resource]
+    sentence = (
+        f"Queue {excess.queue} uses {amount_text(excess.resource, excess.used)} of its maximum of "
+        f"{amount_text(excess.resource, excess.limit)}; this job needs {amount_text(excess.resource, needed)}."
+    )
+    facts = {**excess._asdict(), "needed": needed}
+    return Reason("starts_when", "queue_max", sentence, facts, resources)
+
+
+def _no_nodes(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
+    nodes = snapshot.space.nodes
+    if not nodes:
+        return "No node has reported yet.", {"nodes": 0}
+    states = joined([f"{name} is {node.health.value}" for name, node in list(nodes.items())[:4]])
+    return f"No node takes new tasks: {states}.", {"nodes": len(nodes)}
+
+
+class GpuCount(NamedTuple):
+    """GPUs of some types: all there are, free on open nodes, held by jobs, and the rest (not healthy or not open)."""
+
+    total: int
+    free: int
+    held: int
+    holders: int
+    out: int
+
+
+def count_gpus(space: ClusterSpace, gpu_types: Collection[str]) -> GpuCount:
+    total = free = held = 0
+    holders: set[str] = set()
+    for node in space:
+        gpus = [gpu for gpu in node.node.gpus if gpu.type in gpu_types] if node.node else []
+        total += len(gpus)
+        for gpu in gpus:
+            if gpu.uuid in node.held:
+                held += 1
+                holders.add(node.held[gpu.uuid])
+            elif node.is_open and gpu.health is GpuHealth.OK:
+                free += 1
+    return GpuCount(total, free, held, len(holders), total - free - held)
+
+
+def _gpu_roles(roles: Sequence[TaskRole]) -> list[TaskRole]:
+    return [role for role in roles if role.gpus]
+
+
+def _wanted_types(space: ClusterSpace, roles: Sequence[TaskRole]) -> tuple[str, ...]:
+    """The types named by the roles; empty when any will do."""
+    if any(not role.gpu_types for role in roles):
+        return ()
+    return tuple(dict.fromkeys(gpu_type for role in roles for gpu_type in role.gpu_types))
+
+
+def _no_gpus(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
+    roles = _gpu_roles(spec.roles)
+    named = _wanted_types(snapshot.space, roles)
+    counts = count_gpus(snapshot.space, named or snapshot.space.gpu_types)
+    needed = sum(role.count * role.gpus for role in roles) // WHOLE_GPU
+    parts = [f"{counts.free} of {counts.total} {'is' if counts.free == 1 else 'are'} free"]
+    if counts.held:
+        parts.append(f"{counts.held} in use by {counted(counts.holders, 'job')}")
+    if counts.out:
+        parts.append(f"{counts.out} out of service")
+    of_types = gpus_text(needed, named)
+    one_type = "" if named or len(snapshot.space.gpu_types) < 2 else " of one type"
+    facts = {"needed": needed, "gpu_types": list(named), **counts._asdict()}
+    return f"Needs {of_types}{one_type}: {', '.join(parts)}.", facts
+
+
+def _type_max(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
+    limits = type_limits(snapshot.tree, spec.queue, snapshot.space.gpu_types)
+    left = joined([f"{gpus_text(count, (gpu_type,))}" for gpu_type, count in limits.items()])
+    needed = spec.request()[GPU] // WHOLE_GPU
+    sentence = f"Needs {gpus_text(needed)}; the maximum of queue {spec.queue} leaves {left}."
+    return sentence, {"needed": needed, "left": limits}
+
+
+def _fragmentation(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
+    space, roles = snapshot.space, _gpu_roles(spec.roles)
+    types = _wanted_types(space, roles) or space.gpu_types
+    free = sum(space.free_gpus(gpu_type) for gpu_type in types)
+    largest = max((len(node.free_gpus(t)) for node in space.open_nodes() for t in types), default=0)
+    each = max(role.gpus for role in roles) // WHOLE_GPU
+    facts: dict[str, Any] = {"free": free, "largest_free_on_a_node": largest, "gpus_per_task": each}
+    if spec.task_count == 1:
+        return (
+            f"Needs {gpus_text(each)} on one node: {free} are free, but at most {largest} on one node.",
+            facts,
+        )
+    fitting = sum(len(node.free_gpus(t)) // each for node in space.open_nodes() for t in types)
+    facts["tasks_that_fit"] = fitting
+    tasks = (
+        f"{counted(sum(role.count for role in roles), 'task')} with up to {gpus_text(each)} on one node each"
+    )
+    return f"Needs {tasks}: {free} are free, but only {fitting} such tasks find a place at once.", facts
+
+
+def _no_cpu(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
+    role = max(spec.roles, key=lambda role: role.cpus)
+    free = max((node.cpu_free for node in _nodes_for(snapshot.space, role)), default=0)
+    sentence = (
+        f"Needs {counted(spec.task_count, 'task')} of {role_text(role)}: "
+        f"at most {number(free / WHOLE_CPU)} CPU cores are free on a node{_beside(role)}."
+    )
+    return sentence, {"needed": role.cpus, "resource": CPU, "largest_free_on_a_node": free}
+
+
+def _no_memory(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
+    role = max(spec.roles, key=lambda role: role.memory)
+    free = max((node.memory_free for node in _nodes_for(snapshot.space, role)), default=0)
+    sentence = (
+        f"Needs {counted(spec.task_count, 'task')} of {role_text(role)}: "
+        f"at most {memory_text(free)} of memory is free on a node{_beside(role)}."
+    )
+    return sentence, {"needed": role.memory, "resource": MEMORY, "largest_free_on_a_node": free}
+
+
+def _nodes_for(space: ClusterSpace, role: TaskRole):  # type: ignore[no-untyped-def]
+    types = role.gpu_types or space.gpu_types
+    for node in space.open_nodes():
+        if not role.gpus or any(len(node.free_gpus(t)) * WHOLE_GPU >= role.gpus for t in types):
+            yield node
+
+
+def _beside(role: TaskRole) -> str:
+    return " with these GPUs free" if role.gpus else ""
