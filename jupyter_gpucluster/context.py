@@ -8,7 +8,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,20 +67,19 @@ def environment(
     return Environment(plain, secret)
 
 
-def import_path(entries: Iterable[str] | None = None) -> list[str]:
-    """The entries of sys.path that the interpreter does not add by itself, in order, without repetition.
+def import_path(entries: Iterable[str] | None = None, beside: str | None = None) -> list[str]:
+    """sys.path as the job gets it: what is there, in order, once each.
 
-    The working directory travels on its own, and is put first by the worker.
+    "" stays: it stands for the working directory, over there as here. `beside`: a folder that takes its place as well when
+    the job gets another working directory, so that modules beside the notebook are still found.
     """
-    own = {os.path.realpath(path) for path in sysconfig.get_paths().values()}
-    own |= {os.path.realpath(os.path.join(path, "lib-dynload")) for path in own}
     kept: list[str] = []
     for entry in sys.path if entries is None else entries:
-        if not entry or entry in kept or os.path.realpath(entry) in own or not os.path.exists(entry):
+        if not isinstance(entry, str) or (entry and not os.path.exists(entry)):
             continue
-        if re.fullmatch(r"python\d+\.zip", os.path.basename(entry)):
-            continue
-        kept.append(os.path.abspath(entry))
+        for each in [entry, beside] if not entry and beside else [os.path.abspath(entry) if entry else ""]:
+            if each is not None and each not in kept:
+                kept.append(each)
     return kept
 
 

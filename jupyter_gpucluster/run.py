@@ -120,13 +120,13 @@ class CellRun:
         )
         watch = Watch(self._client, job, output, replay, keyboard, on_interrupt=self._settings.on_interrupt)
         ended = watch.run()
+        if ended.state != "succeeded":
+            output.draw_card()
+            raise failure(self._client, ended, replay.error, with_tail=False)
         try:
-            value = self._take_result(ended, output, keyboard, sent or [])
+            return self._take_result(ended, output, keyboard, sent or [])
         except (Interrupted, KeyboardInterrupt):
             raise Detached(ended.number, ended.state) from None
-        if ended.state != "succeeded":
-            raise failure(self._client, ended, replay.error, with_tail=False)
-        return value
 
     def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: list[str]) -> Any:
         """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""

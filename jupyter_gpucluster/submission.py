@@ -7,7 +7,7 @@ with its idempotency key, is cancelled.
 
 from __future__ import annotations
 
-import ast
+import os
 import queue
 import sys
 import threading
@@ -63,13 +63,6 @@ def first_line(source: str) -> str:
     return line if len(line) <= 40 else line[:39] + "…"
 
 
-def check_syntax(source: str, shell: Any) -> None:
-    """Raise SyntaxError for a cell that no kernel would run; magics and top-level await are fine."""
-    text = shell.transform_cell(source) if shell is not None else source
-    compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT | ast.PyCF_ONLY_AST)
-    compile(text, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-
-
 def prepare_cell(
     source: str,
     values: Mapping[str, Any],
@@ -77,14 +70,12 @@ def prepare_cell(
     budget: Budget,
     *,
     shell: Any = None,
-    protect: bool = True,
 ) -> Prepared:
     """Put the submission of a cell together. `values`: parsed options by key.
 
     Raises SyntaxError for a broken cell, InvalidRequest and its kin for options or inputs that cannot go.
     """
     fields = submission_fields(values)
-    check_syntax(source, shell)
     from .capture import collect
 
     captured = collect(
@@ -128,10 +119,11 @@ def surroundings(values: Mapping[str, Any], user_ns: Mapping[str, Any], shell: A
             f"Write --env {error.args[0]}=VALUE.",
         ) from None
     here = context.working_directory()
+    folder = _chosen_folder(values.get("cwd"), here)
     return {
         "interpreter": sys.executable or None,
-        "cwd": _chosen_folder(values.get("cwd"), here),
-        "sys_path": context.import_path(),
+        "cwd": folder,
+        "sys_path": context.import_path(beside=here if folder != here else None),
         "env": environment.open,
         "secret_env": environment.secret,
         "notebook_path": context.notebook_path(user_ns),
@@ -143,8 +135,6 @@ def surroundings(values: Mapping[str, Any], user_ns: Mapping[str, Any], shell: A
 def _chosen_folder(chosen: str | None, here: str | None) -> str | None:
     if chosen is None:
         return here
-    import os
-
     return os.path.normpath(os.path.join(here or os.sep, os.path.expanduser(chosen)))
 
 

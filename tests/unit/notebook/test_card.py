@@ -1,0 +1,98 @@
+"""What the card says at each point of a job's life, in its three renderings."""
+
+from __future__ import annotations
+
+import json
+
+from unit.notebook.views import SECOND, attempt, job, progress, task
+
+from jupyter_gpucluster.card import MIME, Card
+
+
+def card_of(view, **other):
+    card = Card(**other)
+    card.update(view)
+    return card
+
+
+def test_waiting_job_says_why_and_where_it_stands():
+    card = card_of(job(state="pending", position=3, waits="all 16 GPUs are in use"))
+    assert card.text(0) == "◌ job 12 train · pending, 3rd in queue vision: all 16 GPUs are in use"
+    assert "3rd in queue vision: all 16 GPUs are in use" in card.html(0)
+
+
+def test_running_job_says_where_how_far_and_how_fast():
+    running = {
+        "state": "running",
+        "started_us": 0,
+        "attempts_made": 1,
+        "attempt": attempt(task(indices=(2, 3))),
+    }
+    card = card_of(job(**running, progress=progress(10, 100, time_s=1, loss=0.51234)))
+    card.update(job(**running, progress=progress(30, 100, time_s=3, loss=0.3), seq=2))
+    assert card.text(3 * SECOND) == (
+        "● job 12 train · running on node-0 (GPU 2, 3) · step 30/100 · loss 0.3 · 10 steps/s, 7.0 s left"
+    )
+    assert "width:30.0%" in card.html(0)
+
+
+def test_ended_job_says_how_long_it_took_and_what_went_in_and_out():
+    card = card_of(job(state="succeeded", started_us=0, ended_us=65 * SECOND, attempt=attempt(task())))
+    card.summary = "in: X · out: net"
+    assert (
+        card.text(0) == "✔ job 12 train · succeeded after 1 min 05 s · on node-0 (GPU 0)\n  in: X · out: net"
+    )
+
+
+def test_failed_job_says_the_reason():
+    card = card_of(job(state="failed", reason="over the time limit of 2 h", started_us=0, ended_us=SECOND))
+    assert card.text(0) == "✘ job 12 train · failed after 1.0 s · over the time limit of 2 h"
+
+
+def test_html_escapes_what_users_write():
+    card = card_of(job(name="<script>alert(1)</script>", state="pending", waits="<b>"), notes=["<i>"])
+    html = card.html(0)
+    assert "<script>" not in html
+    assert "<b>" not in html
+    assert "<i>" not in html
+
+
+def test_simulated_gpus_are_called_so():
+    assert "2 GPUs (simulated)" in card_of(job(), simulated=True).html(0)
+
+
+def test_json_names_the_job_and_neither_address_nor_code():
+    content = card_of(job(), notes=["a note"]).json()
+    assert json.loads(json.dumps(content)) == content
+    assert (content["version"], content["job_id"], content["number"], content["state"]) == (
+        1,
+        job().id,
+        12,
+        "running",
+    )
+    assert not {"address", "source", "env", "notebook_path"} & set(content)
+
+
+def test_card_before_the_acknowledgement_has_no_job():
+    bundle = Card(title="train()", sending="sending 1.5 GiB of inputs: X").mimebundle(0)
+    assert MIME not in bundle
+    assert bundle["text/plain"] == "⇪ train() · sending 1.5 GiB of inputs: X"
+
+
+def test_older_view_changes_nothing():
+    card = card_of(job(state="succeeded", seq=9))
+    card.update(job(state="running", seq=5))
+    assert card.job.state == "succeeded"
+
+
+def test_new_attempt_measures_its_pace_anew():
+    card = card_of(job(progress=progress(90, 100, time_s=1), attempts_made=1))
+    card.update(job(progress=progress(99, 100, time_s=2), attempts_made=1, seq=2))
+    assert card.pace.steps_per_s == 9
+    card.update(job(progress=None, attempts_made=2, seq=3))
+    assert card.pace.steps_per_s is None
+
+
+def test_cards_stay_small_in_a_saved_notebook():
+    bundle = card_of(job(state="pending", waits="x" * 100)).mimebundle(0)
+    assert sum(len(str(value)) for value in bundle.values()) < 4096
