@@ -57,6 +57,7 @@ class Engine:
         self.state = ClusterState(queues, nodes)
         self.options = options
         self.last_seq = 0
+        self._now_us = 0
         self._timers: Timers[TimerKey] = Timers()
         self._progress = ProgressFeed(self._timers, options)
         self._jobs = Lifecycle(self.state, self._timers, options, new_id, self._progress)
@@ -121,11 +122,12 @@ class Engine:
     # ---- the step
 
     def step(self, now_us: int, events: Sequence[EngineEvent]) -> StepResult:
-        """Handle these events at this time (microseconds since the epoch; never earlier than the step before).
+        """Handle these events at this time (microseconds since the epoch). A clock that was set back stands still here.
 
         Requests that cannot be met are in `refused` and changed nothing. Raises only on a fault of the program
         (InvalidTransition): then the engine is to be thrown away and rebuilt from the store.
         """
+        now_us = self._now_us = max(now_us, self._now_us)
         record = self._jobs.record = StepRecord(now_us, self.last_seq)
         self._begin(record)
         needs_cycle = bool(record.touched_queues)

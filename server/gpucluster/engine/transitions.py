@@ -64,6 +64,7 @@ def _rules() -> Iterable[Rule]:
     yield Rule(PENDING, Trigger.DEPENDENCY_FAILED, FAILED, GpuFate.NONE)
     yield Rule(STARTING, Trigger.ALL_UP, RUNNING, GpuFate.HELD)
     yield Rule(RUNNING, Trigger.ENDED_WELL, SUCCEEDED, GpuFate.FREED)
+    yield Rule(SUSPENDED, Trigger.ENDED_WELL, SUCCEEDED, GpuFate.FREED)
     yield Rule(STOPPING, Trigger.ENDED_WELL, SUCCEEDED, GpuFate.FREED)
     yield Rule(RUNNING, Trigger.SUSPEND, SUSPENDED, GpuFate.HELD)
     yield Rule(SUSPENDED, Trigger.RESUME, RUNNING, GpuFate.HELD)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..model.errors import GpuclusterError
@@ -14,9 +14,9 @@ from .admission import check_possible
 from .cycle import type_limits
 from .decisions import Snapshot
 from .lacking import Shortage, lacking_for
-from .pending import is_barred, shape_of
+from .pending import Shape, is_barred, shape_of
 from .placement import place_gang
-from .space import ClusterSpace
+from .space import ClusterSpace, NodeSpace
 from .tree import Excess
 from .words import amount_text, counted, gpus_text, joined, memory_text, number, role_text
 
@@ -60,20 +60,7 @@ def explain_waiting(snapshot: Snapshot, job: Job) -> Why:
 
 def _behind(snapshot: Snapshot, job: Job, position: int | None) -> Reason | None:
     """The first job in front that holds this one up, and why that one waits itself."""
-    seen = {shape_of(job.spec)}
-    in_front: Job | None = None
-    for other in snapshot.pending[job.spec.queue]:
-        if other.number == job.number:
-            break
-        if in_front is None and shape_of(other.spec) in seen:
-            in_front = other  # the same shape: what holds one up holds up the other
-        elif shape_of(other.spec) not in seen:
-            seen.add(shape_of(other.spec))
-            barred = own_reason(snapshot, other).resources
-            if is_barred(job.spec, barred, snapshot.space.gpu_types):
-                in_front = other
-        if in_front is not None:
-            break
+    in_front = _first_that_bars(snapshot, job)
     if in_front is None:
         return None
     theirs = own_reason(snapshot, in_front)
@@ -88,6 +75,22 @@ def _behind(snapshot: Snapshot, job: Job, position: int | None) -> Reason | None
         "its_facts": theirs.facts,
     }
     return Reason("starts_when", "behind", sentence, facts, theirs.resources)
+
+
+def _first_that_bars(snapshot: Snapshot, job: Job) -> Job | None:
+    """Of jobs that ask for the same, one is looked at: they wait for the same."""
+    seen: set[Shape] = set()
+    for other in snapshot.pending[job.spec.queue]:
+        if other.number == job.number:
+            return None
+        shape = shape_of(other.spec)
+        if shape == shape_of(job.spec):
+            return other
+        if shape not in seen:
+            seen.add(shape)
+            if is_barred(job.spec, own_reason(snapshot, other).resources, snapshot.space.gpu_types):
+                return other
+    return None
 
 
 def own_reason(snapshot: Snapshot, job: Job) -> Reason:
@@ -235,7 +238,8 @@ def _no_memory(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
     return sentence, {"needed": role.memory, "resource": MEMORY, "largest_free_on_a_node": free}
 
 
-def _nodes_for(space: ClusterSpace, role: TaskRole):  # type: ignore[no-untyped-def]
+def _nodes_for(space: ClusterSpace, role: TaskRole) -> Iterator[NodeSpace]:
+    """Open nodes that have the GPUs for one task."""
     types = role.gpu_types or space.gpu_types
     for node in space.open_nodes():
         if not role.gpus or any(len(node.free_gpus(t)) * WHOLE_GPU >= role.gpus for t in types):
