@@ -39,22 +39,28 @@ _known_codes: weakref.WeakKeyDictionary[types.CodeType, GlobalNames] = weakref.W
 
 
 def global_names(code: types.CodeType) -> GlobalNames:
-    """What `code` uses of its globals. LOAD_NAME counts: a class body inside a function reads globals by it."""
+    """What `code` uses of its globals. A class body reads globals too, as far as it has not bound the name itself."""
     names = _known_codes.get(code)
     if names is None:
-        reads: dict[str, None] = {}
-        writes: dict[str, None] = {}
-        if code.co_names:
-            for instruction in dis.get_instructions(code):
-                if instruction.opname in _READS:
-                    reads[instruction.argval] = None
-                elif instruction.opname in _WRITES:
-                    writes[instruction.argval] = None
-        for constant in code.co_consts:
-            if isinstance(constant, types.CodeType):
-                nested = global_names(constant)
-                reads.update(dict.fromkeys(nested.reads))
-                writes.update(dict.fromkeys(nested.writes))
-        names = GlobalNames(tuple(reads), tuple(writes))
-        _known_codes[code] = names
+        names = _known_codes[code] = _find_global_names(code)
     return names
+
+
+def _find_global_names(code: types.CodeType) -> GlobalNames:
+    reads: dict[str, None] = {}
+    writes: dict[str, None] = {}
+    bound_by_class = set()
+    for instruction in dis.get_instructions(code) if code.co_names else ():
+        operation, name = instruction.opname, instruction.argval
+        if operation in _READS and name not in bound_by_class:
+            reads[name] = None
+        elif operation in _WRITES:
+            writes[name] = None
+        elif operation == "STORE_NAME":
+            bound_by_class.add(name)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            nested = global_names(constant)
+            reads.update(dict.fromkeys(nested.reads))
+            writes.update(dict.fromkeys(nested.writes))
+    return GlobalNames(tuple(reads), tuple(writes))

@@ -39,6 +39,11 @@ OUT_OF_BAND_BYTES = 64 << 10
 #: A cell whose text is longer than this does not travel with the functions that it defines.
 _SOURCE_LIMIT = 256 << 10
 
+#: Globals that belong to a process, not to its user.
+_NOT_CARRIED = frozenset(
+    {"__builtins__", "__loader__", "__spec__", "__name__", "get_ipython", "In", "Out", "_ih", "_oh", "_dh"}
+)
+
 NEEDS_CLOUDPICKLE = "functions and classes that a notebook defines need the package cloudpickle; install it in this environment"
 
 
@@ -59,13 +64,14 @@ class Pickled:
     """A pickle of `{name: value}`, its out-of-band buffers (contiguous, in order) and the names that it lacks, with reasons.
 
     The buffers are views of the live objects, not copies: send them before the objects change. `notes` tell what was
-    changed on the way.
+    changed on the way, `used_globals` which names of the notebook went along because functions use them.
     """
 
     pickle: bytes
     buffers: list[memoryview] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    used_globals: tuple[str, ...] = ()
 
     @property
     def total_bytes(self) -> int:
@@ -125,7 +131,7 @@ def _dump_together(objects: dict[str, Any], options: Options) -> Pickled:
 
     pickler = Pickler(sink, keep, options, roots=objects.values())
     pickler.dump(objects)
-    return Pickled(sink.getvalue(), buffers, {}, tuple(pickler.notes))
+    return Pickled(sink.getvalue(), buffers, {}, tuple(pickler.notes), tuple(pickler.used_globals))
 
 
 def _why_not(name: str, objects: dict[str, Any], options: Options) -> str | None:
@@ -181,6 +187,7 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
         # A class that is sent as itself brings its attributes along; one that is only used by an instance does not.
         self._root_classes = {id(root) for root in roots if isinstance(root, type)}
         self.notes: list[str] = []
+        self.used_globals: dict[str, None] = {}
 
     def reducer_override(self, obj: Any) -> Any:
         kind = type(obj)
@@ -234,12 +241,14 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
 
     def _state_of(self, func: types.FunctionType, source: str | None) -> dict[str, Any]:
         held = func.__globals__
-        left_out = self._options.known if held is self._options.ns else ()
+        is_home = held is self._options.ns
         used = {
             name: held[name]
             for name in namespace.global_names(func.__code__).reads
-            if name in held and name not in left_out
+            if name in held and name not in _NOT_CARRIED and not (is_home and name in self._options.known)
         }
+        if is_home:
+            self.used_globals.update(dict.fromkeys(used))
         modules = [value for value in used.values() if isinstance(value, types.ModuleType)]
         attributes = {
             "__qualname__": func.__qualname__,
