@@ -55,8 +55,8 @@ def ensure_scheduler(
 ) -> RuntimeInfo:
     """The running scheduler of this data folder, started now if there is none.
 
-    `config`: a cluster.yaml (else $GPUCLUSTER_CONFIG, else the built-in cluster). Raises StartFailed (an Unavailable) with the end of the
-    scheduler's own words when it does not come up.
+    `config`: a cluster.yaml (else $GPUCLUSTER_CONFIG, else the built-in cluster). Raises StartFailed (an Unavailable),
+    with the end of the scheduler's own words, when it does not come up.
     """
     found = discovery.find_scheduler(data_dir)
     if found:

@@ -1,0 +1,137 @@
+"""The cluster as a whole: greeting, status, queues, nodes, topology; administrators: a node's health, the end of the service."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from ...engine.events import NodeChanged
+from ...model.errors import NotFound
+from ...model.jobs import Program, ProgramKind
+from ...model.topology import NodeHealth
+from .. import discovery
+from ..schemas import PROTOCOL_MAX, PROTOCOL_MIN, Done, Hello, NodeRequest, StatusView, WarmRequest
+from ..visibility import require_admin
+from .base import ApiHandler
+
+
+class HelloHandler(ApiHandler):
+    """`GET /v1/hello`"""
+
+    def get(self) -> None:
+        self.known_queries()
+        parts = self.parts
+        self.answer(
+            Hello(
+                version=parts.identity.version,
+                protocol=(PROTOCOL_MIN, PROTOCOL_MAX),
+                cluster=parts.config.name,
+                principal=self.principal.id,
+                principal_name=self.principal.name,
+                simulated=parts.is_simulated(),
+                default_queue=parts.config.default_queue,
+                boot_id=discovery.boot_id(),
+                pid=parts.identity.pid,
+            )
+        )
+
+
+class StatusHandler(ApiHandler):
+    """`GET /v1/status`"""
+
+    async def get(self) -> None:
+        self.known_queries()
+        parts = self.parts
+        counts = await asyncio.to_thread(parts.store.counts_by_state)
+        gpus = [gpu for node in parts.state.nodes.values() for gpu in node.gpus]
+        held = sum(len(books.held) for books in parts.state.space)
+        self.answer(
+            StatusView(
+                cluster=parts.config.name,
+                version=parts.identity.version,
+                pid=parts.identity.pid,
+                started_us=parts.identity.started_us,
+                data_dir=parts.identity.data_dir,
+                address=parts.identity.address,
+                simulated=parts.is_simulated(),
+                nodes=len(parts.state.nodes),
+                gpus=len(gpus),
+                gpus_used=held,
+                gpus_healthy=sum(gpu.health.value == "ok" for gpu in gpus),
+                jobs=counts,
+                notes=list(parts.notes()),
+                seq=parts.feed.last_seq,
+            )
+        )
+
+
+class QueuesHandler(ApiHandler):
+    """`GET /v1/queues`"""
+
+    def get(self) -> None:
+        self.known_queries()
+        self.answer(self.parts.views.queues(self.principal))
+
+
+class NodesHandler(ApiHandler):
+    """`GET /v1/nodes`"""
+
+    def get(self) -> None:
+        self.known_queries()
+        self.answer(self.parts.views.nodes(self.principal))
+
+
+class TopologyHandler(ApiHandler):
+    """`GET /v1/topology`"""
+
+    def get(self) -> None:
+        self.known_queries()
+        self.answer(self.parts.views.topology(self.principal))
+
+
+class NodeHandler(ApiHandler):
+    """`POST /v1/nodes/{name}`: administrators."""
+
+    async def post(self, name: str) -> None:
+        require_admin(self.principal, "changing a node's health")
+        request = self.decode(NodeRequest)
+        node = self.parts.state.nodes.get(name)
+        if node is None:
+            raise NotFound(f"there is no node {name!r}", hint="`gpucluster nodes` lists them.")
+        changed = msgspec.structs.replace(node, health=NodeHealth(request.health))
+        await self.parts.driver.submit(NodeChanged(changed))
+        self.parts.log.info(
+            "%s set node %s to %s: %s",
+            self.principal.id,
+            name,
+            request.health,
+            request.reason or "no reason given",
+        )
+        self.answer(self.parts.views.node(self.parts.state.nodes[name], self.principal))
+
+
+class WarmHandler(ApiHandler):
+    """`POST /v1/warm`: a hint, so it is taken at once and never fails."""
+
+    async def post(self) -> None:
+        request = self.decode(WarmRequest)
+        program = Program(
+            kind=ProgramKind.CELL,
+            source="",
+            interpreter=request.interpreter,
+            cwd=request.cwd,
+            sys_path=tuple(request.sys_path),
+            env=request.env,
+        )
+        await self.parts.backend.warm(program, self.principal.id)
+        self.answer(Done())
+
+
+class StopHandler(ApiHandler):
+    """`POST /v1/stop`: the service ends; what runs goes on and is adopted by the next one. Administrators."""
+
+    def post(self) -> None:
+        require_admin(self.principal, "stopping the scheduler")
+        self.answer(Done())
+        self.parts.request_stop(f"{self.principal.name} asked for it")

@@ -1,0 +1,333 @@
+"""The scheduler process: puts store, engine, backend and HTTP together, and takes them apart again in order.
+
+One scheduler per data folder. It never needs root, tells where it is by its runtime file (discovery.py), and ends
+without ending a single task: those stay with their supervisors and are adopted by the next scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tornado.httpserver import HTTPServer
+from tornado.netutil import bind_unix_socket
+
+from .. import __version__
+from ..backends.local import LocalBackend
+from ..engine.core import Engine, EngineOptions
+from ..engine.driver import EngineDriver
+from ..model.errors import InvalidRequest, Unavailable
+from ..model.events import PublishedEvent
+from ..model.ids import make_id
+from ..model.jobs import ENDED_STATES
+from ..model.topology import Node
+from ..nodes.inventory import discover
+from ..store import Store
+from . import discovery
+from .app import Activity, Identity, Parts, Streams, make_app
+from .auth import PeerAuthenticator
+from .clock import SystemClock
+from .config import ClusterConfig, load_config
+from .directory import JobDirectory
+from .discovery import RuntimeInfo
+from .feed import EventFeed
+from .housekeeping import Housekeeping
+from .orders import OrderMaker
+from .ownership import DataFolderOwnership
+from .schemas import PROTOCOL_MAX, PROTOCOL_MIN
+from .service_log import service_log
+from .submission import Submissions
+from .views import Views
+from .visibility import Visibility
+
+#: Threads for reading the store, logs and blobs beside the loop.
+WORKER_THREADS = 16
+#: A body above every handler's own limit is refused by the HTTP server itself.
+MAX_BODY_BYTES = 64 << 20
+MAX_HEADER_BYTES = 64 << 10
+SOCKET_MODE = 0o600
+
+log = logging.getLogger("gpucluster.service")
+
+
+def serve(
+    config: str | os.PathLike[str] | None = None,
+    *,
+    embedded: bool = False,
+    data_dir: str | os.PathLike[str] | None = None,
+) -> int:
+    """Run the scheduler until it is told to end; the exit code. `config`: a cluster.yaml.
+
+    `embedded`: started by a notebook or Jupyter server, so it ends after an idle time and writes to its log only.
+    Raises InvalidConfig, VersionMismatch, Conflict (another scheduler has the data folder) and Unavailable.
+    """
+    settings = load_config(Path(config) if config else None)
+    folder = discovery.data_folder(data_dir or os.environ.get(discovery.ENV_DATA) or settings.data_dir)
+    service = Service(settings, folder, embedded=embedded)
+    return asyncio.run(service.run())
+
+
+class Service:
+    """One run of the scheduler."""
+
+    def __init__(self, config: ClusterConfig, folder: Path, *, embedded: bool) -> None:
+        self.config = config
+        self.folder = folder
+        self.embedded = embedded
+        self._clock = SystemClock()
+        self._runtime = discovery.runtime_folder()
+        self._key = discovery.scheduler_key(folder)
+        self._socket_path = self._choose_socket()
+        self._activity = Activity()
+        self._streams = Streams()
+        self._notes: list[str] = []
+        self._stop = asyncio.Event()
+        self._stop_reason = ""
+
+    # ---- life
+
+    async def run(self) -> int:
+        """Come up, serve, come down."""
+        asyncio.get_running_loop().set_default_executor(
+            ThreadPoolExecutor(WORKER_THREADS, thread_name_prefix="service")
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            ownership = stack.enter_context(DataFolderOwnership(self.folder, self._runtime, self._key))
+            stack.enter_context(service_log(self.folder, to_terminal=not self.embedded))
+            self._catch_signals()
+            log.info("gpucluster %s starts, pid %s, data folder %s", __version__, os.getpid(), self.folder)
+            try:
+                await self._serve(stack, ownership)
+            except Exception as error:
+                log.error("the scheduler ends: %s", error)
+                raise
+        return 0
+
+    async def _serve(self, stack: contextlib.AsyncExitStack, ownership: DataFolderOwnership) -> None:
+        store = await asyncio.to_thread(Store.open, self.folder, self._clock)
+        stack.callback(store.close)
+        nodes, notes = await asyncio.to_thread(discover, self.config)
+        self._notes += notes
+        backend = LocalBackend(
+            data_dir=str(self.folder),
+            runtime_dir=str(self._runtime),
+            nodes=nodes,
+            blobs=store.blobs,
+            clock=self._clock,
+            log_limit_bytes=self.config.limits.log_bytes_per_task,
+        )
+        driver = self._make_driver(store, backend)
+        await driver.start()
+        stack.push_async_callback(driver.close)
+        await asyncio.to_thread(store.secrets.sweep, list(driver.engine.state.jobs))
+        parts = self._make_parts(store, backend, driver)
+        listener = self._listen(parts)
+        stack.push_async_callback(self._hang_up, listener)
+        info = self._info()
+        ownership.publish(info)
+        housekeeping = Housekeeping(
+            parts, self.config, ownership, info, clock=self._clock, reopen=listener.ensure_open
+        )
+        stack.push_async_callback(housekeeping.close)
+        housekeeping.start(self.config.idle_after_s(self.embedded))
+        log.info("listening at %s; %s", info.address, _how_it_stands(driver))
+        await self._stop.wait()
+        ownership.withdraw()
+        log.info("ends: %s; %s", self._stop_reason, _what_stays(driver))
+
+    def request_stop(self, reason: str) -> None:
+        """End soon, in order. May be called more than once."""
+        self._stop_reason = self._stop_reason or reason
+        self._stop.set()
+
+    def _catch_signals(self) -> None:
+        """A shell that started us in the background left SIGINT and SIGQUIT ignored; tasks must not inherit that."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            name = signal.Signals(number).name
+            loop.add_signal_handler(number, self.request_stop, f"got {name}")
+        signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+    # ---- parts
+
+    def _make_driver(self, store: Store, backend: LocalBackend) -> EngineDriver:
+        orders = OrderMaker(lambda: driver.engine.state, store.secrets)
+        driver = EngineDriver(
+            new_engine=self._new_engine,
+            journal=store,
+            backend=backend,
+            clock=self._clock,
+            make_order=orders,
+            log=logging.getLogger("gpucluster.engine"),
+        )
+        return driver
+
+    def _new_engine(self, nodes: Sequence[Node]) -> Engine:
+        queues, notes = self.config.queue_specs(nodes)
+        self._notes = list(dict.fromkeys([*self._notes, *notes]))
+        return Engine(
+            queues=queues,
+            nodes=nodes,
+            new_id=lambda time_us: make_id(time_us, os.urandom(10)),
+            options=EngineOptions(),
+        )
+
+    def _make_parts(self, store: Store, backend: LocalBackend, driver: EngineDriver) -> Parts:
+        async def read_older(after: int, limit: int) -> Sequence[PublishedEvent]:
+            return (await asyncio.to_thread(store.events, after, limit)).events
+
+        feed = EventFeed(driver.last_seq, read_older)
+        driver.add_listener(feed.publish)
+        driver.add_listener(lambda events: _forget_secrets(store, events))
+        visibility = Visibility(
+            lambda: {name: queue.spec for name, queue in driver.engine.state.tree.queues.items()}
+        )
+        views = Views(
+            engine=lambda: driver.engine,
+            now_us=self._clock.now_us,
+            last_seq=lambda: feed.last_seq,
+            visibility=visibility,
+            cluster=self.config.name,
+            levels=self.config.levels,
+        )
+        directory = JobDirectory(lambda: driver.engine.state, store, visibility)
+        submissions = Submissions(
+            config=self.config,
+            driver=driver,
+            store=store,
+            directory=directory,
+            visibility=visibility,
+            views=views,
+            clock=self._clock,
+        )
+        return Parts(
+            config=self.config,
+            identity=Identity(
+                version=__version__,
+                pid=os.getpid(),
+                started_us=self._clock.now_us(),
+                data_dir=str(self.folder),
+                address=f"unix:{self._socket_path}",
+            ),
+            authenticator=PeerAuthenticator(),
+            driver=driver,
+            backend=backend,
+            store=store,
+            feed=feed,
+            visibility=visibility,
+            views=views,
+            directory=directory,
+            submissions=submissions,
+            activity=self._activity,
+            streams=self._streams,
+            log=log,
+            request_stop=self.request_stop,
+            notes=lambda: [*self._notes, *([driver.trouble] if driver.trouble else [])],
+        )
+
+    # ---- the socket
+
+    def _choose_socket(self) -> Path:
+        configured = self.config.socket_path
+        path = Path(configured) if configured else discovery.socket_path(self._runtime, self._key)
+        if len(os.fsencode(path)) >= discovery.SOCKET_PATH_LIMIT:
+            raise InvalidRequest(
+                "listen",
+                f"the path {path} is too long for a socket ({discovery.SOCKET_PATH_LIMIT} bytes at most)",
+                f"Set {discovery.ENV_RUNTIME} to a folder with a shorter path.",
+            )
+        return path
+
+    def _listen(self, parts: Parts) -> Listener:
+        server = HTTPServer(
+            make_app(parts),
+            max_body_size=MAX_BODY_BYTES,
+            max_buffer_size=MAX_BODY_BYTES + MAX_HEADER_BYTES,
+            max_header_size=MAX_HEADER_BYTES,
+        )
+        listener = Listener(server, self._socket_path)
+        listener.ensure_open()
+        return listener
+
+    async def _hang_up(self, listener: Listener) -> None:
+        """Take no more requests, end the streams (their clients come back to the next scheduler), let answers out."""
+        listener.close()
+        await self._streams.end_all()
+        await listener.server.close_all_connections()
+
+    def _info(self) -> RuntimeInfo:
+        pid = os.getpid()
+        now_us = self._clock.now_us()
+        return RuntimeInfo(
+            pid=pid,
+            start_ticks=discovery.start_ticks(pid) or 0,
+            pid_namespace=discovery.pid_namespace(),
+            host=discovery.host_name(),
+            boot_id=discovery.boot_id(),
+            protocol=(PROTOCOL_MIN, PROTOCOL_MAX),
+            socket=str(self._socket_path),
+            data_dir=str(self.folder),
+            version=__version__,
+            started_us=now_us,
+            seen_us=now_us,
+        )
+
+
+class Listener:
+    """The Unix socket. It is bound again when somebody cleaned its file away (temporary folders are)."""
+
+    def __init__(self, server: HTTPServer, path: Path) -> None:
+        self.server = server
+        self._path = path
+        self._inode: int | None = None
+
+    def ensure_open(self) -> None:
+        """Listen, if nothing of ours listens at the path. Raises Unavailable."""
+        with contextlib.suppress(OSError):
+            if self._inode is not None and os.stat(self._path).st_ino == self._inode:
+                os.utime(self._path)
+                return
+        try:
+            bound = bind_unix_socket(str(self._path), mode=SOCKET_MODE, backlog=512)
+        except (OSError, ValueError) as error:
+            raise Unavailable(f"the socket {self._path} cannot be made: {error}") from None
+        self._inode = os.stat(self._path).st_ino
+        self.server.add_socket(bound)
+
+    def close(self) -> None:
+        self.server.stop()
+        with contextlib.suppress(OSError):
+            if os.stat(self._path).st_ino == self._inode:
+                os.unlink(self._path)
+
+
+def _forget_secrets(store: Store, events: Sequence[PublishedEvent]) -> None:
+    """The secrets of a job go when it has ended. What a crash leaves is swept at the next start."""
+    ended = {state.value for state in ENDED_STATES}
+    for event in events:
+        if event.kind == "job.state" and event.job_id and event.data.get("state") in ended:
+            asyncio.get_running_loop().run_in_executor(None, _remove_secrets, store, event.job_id)
+
+
+def _remove_secrets(store: Store, job_id: str) -> None:
+    try:
+        store.secrets.remove(job_id)
+    except Unavailable as error:
+        log.warning("%s; the next start removes them", error)
+
+
+def _how_it_stands(driver: EngineDriver) -> str:
+    state = driver.engine.state
+    gpus = sum(len(node.gpus) for node in state.nodes.values())
+    return f"{len(state.nodes)} nodes, {gpus} GPUs, {len(state.jobs)} jobs that wait or run"
+
+
+def _what_stays(driver: EngineDriver) -> str:
+    running = sum(len(job.attempt.tasks) for job in driver.engine.state.jobs.values() if job.attempt)
+    return f"{running} tasks go on with their supervisors, the next scheduler adopts them"
