@@ -29,7 +29,7 @@ class BlobFiles(Protocol):
 
     def open(self, blob_hash: str) -> BinaryIO: ...
     def place(self, blob_hash: str, path: Path) -> None:
-        """The blob's content as the new file `path`."""
+        """The blob's content as the file `path`, at once and whole; replaces what is there."""
         ...
 
     def remove(self, blob_hash: str) -> None:
@@ -74,7 +74,12 @@ class LocalFiles:
         return open(self.path(blob_hash), "rb")
 
     def place(self, blob_hash: str, path: Path) -> None:
-        link_or_copy(self.path(blob_hash), path)
+        beside = _name_beside(path)
+        try:
+            link_or_copy(self.path(blob_hash), beside)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def remove(self, blob_hash: str) -> None:
         self.path(blob_hash).unlink(missing_ok=True)
@@ -113,9 +118,10 @@ class RemoteFiles:
         return opened  # type: ignore[no-any-return]
 
     def place(self, blob_hash: str, path: Path) -> None:
-        beside = path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+        beside = _name_beside(path)
         try:
             self._fs.get_file(self._path(blob_hash), str(beside))
+            os.chmod(beside, BLOB_MODE)
             os.replace(beside, path)
         finally:
             beside.unlink(missing_ok=True)
@@ -131,16 +137,18 @@ class RemoteFiles:
                 yield path.rsplit("/", 1)[-1], self._fs.modified(path).timestamp()
 
 
+def _name_beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
+
+
 def link_or_copy(source: Path, target: Path) -> None:
-    """`target` with the content of `source`: a hard link where the disk allows it, else a copy. Replaces nothing."""
+    """The new file `target` with the content of `source`: a hard link where the disk allows it, else a copy."""
     try:
         os.link(source, target)
     except (FileExistsError, FileNotFoundError):
         raise
     except OSError:  # another disk, too many links, a file system without links
-        beside = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
-        copy_durably(source, beside)
-        os.replace(beside, target)
+        copy_durably(source, target)
 
 
 def copy_durably(source: Path, target: Path) -> None:

@@ -226,12 +226,10 @@ class BlobStore:
         return file
 
     def place(self, blob_hash: str, path: str | os.PathLike[str]) -> None:
-        """Make the content appear as the new, read-only file `path`. Raises NotFound, Conflict when `path` is taken."""
+        """Make the content appear as the read-only file `path`, whole from the start. Raises NotFound."""
         checked(blob_hash)
         try:
             self._files.place(blob_hash, Path(path))
-        except FileExistsError as error:
-            raise Conflict(f"{path} is there already.") from error
         except FileNotFoundError as error:
             if self._files.exists(blob_hash):
                 raise explain_os_error(error, f"The blob {blob_hash} cannot be placed at {path}") from error

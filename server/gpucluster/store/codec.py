@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from ..model.jobs import Progress
 from ..model.resources import Resources
 
 T = TypeVar("T")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _encode_hook(value: Any) -> Any:
@@ -68,7 +70,7 @@ def column_text(text: str | None) -> str | None:
     """Text fit for a column that is searched: without NUL (PostgreSQL refuses it) and without lone surrogates."""
     if text is None or (text.isascii() and "\0" not in text):
         return text
-    return _valid_text(text).replace("\0", "�")
+    return _valid_text(text).replace("\0", "\ufffd")
 
 
 def rest_of(kind: type[msgspec.Struct], apart: Iterable[str]) -> type[msgspec.Struct]:
@@ -98,7 +100,7 @@ def fields_of(rest: msgspec.Struct) -> dict[str, Any]:
 
 
 def _valid_text(text: str) -> str:
-    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return _SURROGATE.sub("\ufffd", text)
 
 
 def _valid_unicode(value: Any) -> Any:

@@ -30,6 +30,7 @@ _NETWORK_MAGIC = {
     0x20030528: "pvfs2",
     0x013111A8: "ibrix",
 }
+_NETWORK_TYPES = (*sorted(set(_NETWORK_MAGIC.values())), "fuse", "virtiofs")
 _FUSE_MAGIC = 0x65735546
 #: FUSE file systems whose data is on this machine. Any other FUSE (sshfs, s3fs, glusterfs, virtiofs …) counts as network.
 _LOCAL_FUSE = frozenset(
@@ -53,9 +54,8 @@ def classify(magic: int | None, mount_type: str | None) -> str | None:
         return _NETWORK_MAGIC[magic]
     if magic == _FUSE_MAGIC:
         return None if mount_type in _LOCAL_FUSE else (mount_type or "fuse")
-    if magic is None and mount_type is not None:
-        family = mount_type.rstrip("0123456789.")
-        return mount_type if mount_type in _NETWORK_MAGIC.values() or family in ("nfs", "fuse") else None
+    if magic is None and mount_type is not None and mount_type not in _LOCAL_FUSE:
+        return mount_type if mount_type.startswith(_NETWORK_TYPES) else None
     return None
 
 

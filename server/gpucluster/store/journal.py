@@ -205,7 +205,8 @@ class _Transaction:
             return
         self._write_refs(connection, refs)
         jobs = sorted({job_id for job_id, _, _ in refs})
-        owners = dict(connection.execute(self._statements.owners, {"b_jobs": jobs}).tuples().all())
+        found = connection.execute(self._statements.owners, {"b_jobs": jobs})
+        owners = {job_id: owner_id for job_id, owner_id in found}
         rights = [
             {"hash": blob, "principal_id": owners[job_id], "created_us": now_us} for job_id, blob, _ in refs
         ]
