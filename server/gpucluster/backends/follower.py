@@ -1,0 +1,313 @@
+"""One task as its agent follows it: from the order, or from a folder found after a restart, to its one last event.
+
+Whatever happens, the folder decides (runtimes/taskfolder.py): events of the control socket only say when to look. The
+socket's end without exit.json means that the supervisor died; then its task is ended before anything is reported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import os
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from ..engine.events import StepReported, TaskEnded, TaskLost, TaskStarted, TaskStartFailed
+from ..engine.protocols import BlobAccess, Clock, Emit, TaskOrder
+from ..model.jobs import Progress, StopCause, TaskPlacement
+from ..model.topology import Node
+from ..runtimes import taskfolder
+from ..runtimes.environment import task_id
+from ..runtimes.process import ProcessRuntime
+from ..runtimes.starting import StartFailed
+from ..runtimes.supervisor import folder, processes
+from ..runtimes.taskfolder import Finding, State
+from ..worker import protocol
+from . import control, reports
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S = 0.005
+_LONGEST_PAUSE_S = 0.5
+
+Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    """A stop that was asked for: its cause, and when its grace is over (boot-independent clock of this process)."""
+
+    cause: StopCause
+    end_s: float
+
+    def command(self) -> dict[str, Any]:
+        return {"op": "stop", "cause": self.cause.label, "grace_s": max(self.end_s - time.monotonic(), 0.0)}
+
+
+class TaskFollower:
+    """Follows one task; `emit` is called with its events. `log_bytes` and `is_over` serve the readers of its log."""
+
+    def __init__(
+        self,
+        attempt_id: str,
+        placement: TaskPlacement,
+        task_dir: str,
+        runtime: ProcessRuntime,
+        blobs: BlobAccess,
+        threads: ThreadPoolExecutor,
+        clock: Clock,
+        emit: Emit,
+    ) -> None:
+        self.attempt_id = attempt_id
+        self.placement = placement
+        self.task_dir = task_dir
+        self.is_over = False
+        self._runtime = runtime
+        self._blobs = blobs
+        self._threads = threads
+        self._clock = clock
+        self._emit = emit
+        self._connection: control.ControlConnection | None = None
+        self._stop: Stop | None = None
+        self._stop_asked = asyncio.Event()
+        self._was_started = False
+        self._steps_seen = 0  # offset in steps.ndjson up to which reports were emitted
+        self._steps_there = 0
+        self._steps_after_us = 0
+        self._catching_up: asyncio.Task[None] | None = None
+        self._log_waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def rank(self) -> int:
+        return self.placement.rank
+
+    async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
+
+    # -- the ways in ---------------------------------------------------------------------------------------------------
+
+    async def start(self, order: TaskOrder, node: Node) -> None:
+        """Start the task and follow it to its end."""
+        try:
+            env = await self._runtime.prepare(order, node, self.task_dir)
+            connected = await self._runtime.spawn(order.program, env, self.task_dir, self._stop_asked)
+        except StartFailed as failure:
+            await self._follow(failure)
+            return
+        await self._talk(await control.use(connected, self._on_event))
+        await self._follow(None)
+
+    async def adopt(self, reported_us: int) -> None:
+        """Follow a task that another scheduler process ordered; step reports up to `reported_us` are known."""
+        self._steps_after_us = reported_us
+        await self._follow(StartFailed("it had not started when the scheduler was restarted", retry=True))
+
+    # -- following -----------------------------------------------------------------------------------------------------
+
+    async def _follow(self, failure: StartFailed | None) -> None:
+        """Look, act, look again, until the task is over. `failure`: why nothing may have started."""
+        pause_s = _FIRST_PAUSE_S
+        while not self.is_over:
+            finding = await self._in_thread(taskfolder.inspect, self.task_dir)
+            if finding.state is State.ALIVE:
+                if await self._reconnect(finding):
+                    pause_s = _FIRST_PAUSE_S
+                    continue
+            elif await self._settle(finding, failure):
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+
+    async def _settle(self, finding: Finding, failure: StartFailed | None) -> bool:
+        """Bring a task without supervisor to its last event; False when it must be looked at again."""
+        state = finding.state
+        if state is State.ENDED:
+            await self._end(finding.exit or {})
+            return True
+        if state in (State.UNCLAIMED, State.BEFORE_BOOT) and not os.path.exists(self._path(protocol.STARTED)):
+            if not await self._in_thread(taskfolder.revoke, self.task_dir):
+                return False
+        elif state in (State.DEAD, State.NEVER_RAN):
+            if await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id):
+                return False  # until a look finds none of its processes any more
+            self._remove_socket()
+        self._report_without_exit(finding, failure)
+        return True
+
+    def _report_without_exit(self, finding: Finding, failure: StartFailed | None) -> None:
+        taskfolder.forget_secrets(self.task_dir)
+        if finding.state is State.DEAD:
+            self._lost(
+                f"its supervisor (process {finding.supervisor}) died; what was left of the task has been ended"
+            )
+        elif finding.state is State.BEFORE_BOOT:
+            self._lost("its machine was restarted")
+        elif finding.state is State.NEVER_RAN:
+            self._failed("its supervisor died before the task began", retry=True)
+        elif failure is not None:
+            self._failed(failure.reason, failure.retry)
+        else:
+            self._failed("its supervisor died before it had claimed the task", retry=True)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.task_dir, name)
+
+    @property
+    def _task_id(self) -> str:
+        return task_id(self.attempt_id, self.rank)
+
+    def _remove_socket(self) -> None:
+        try:
+            os.unlink(self._runtime.control_path(self.attempt_id, self.rank))
+        except (OSError, StartFailed):
+            pass
+
+    async def _reconnect(self, finding: Finding) -> bool:
+        """Speak with a living supervisor until it ends; False when it cannot be reached: then its lock is watched."""
+        spec = await self._in_thread(folder.read_json, self._path(protocol.SPEC))
+        path = spec.get("control") if isinstance(spec, dict) else None
+        connection = await control.connect(path, self._on_event) if path else None
+        if connection is not None:
+            await self._talk(connection)
+            return True
+        if self._stop is not None and finding.supervisor:
+            processes.send_signal(finding.supervisor, signal.SIGTERM)
+        self._wake_log_waiters()
+        return False
+
+    async def _talk(self, connection: control.ControlConnection) -> None:
+        self._connection = connection
+        try:
+            if self._stop is not None:
+                connection.send(self._stop.command())
+            await connection.closed
+        finally:
+            self._connection = None
+            connection.close()
+        if self._catching_up is not None:
+            await self._catching_up
+
+    # -- what the supervisor says --------------------------------------------------------------------------------------
+
+    def _on_event(self, event: dict[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "hello":
+            self._on_hello(event)
+        elif kind == "up":
+            self._started()
+        elif kind == "log":
+            self._wake_log_waiters()
+        elif kind == "step":
+            self._on_step(event)
+        elif kind == "exit" and self._connection is not None:
+            self._connection.close()  # exit.json is there; no need to wait for the other end
+        elif kind == "error":
+            logger.warning("the supervisor of %s refused a command: %s", self._task_id, event.get("reason"))
+
+    def _on_hello(self, event: dict[str, Any]) -> None:
+        if event.get("protocol") is None:
+            logger.error("the supervisor of %s speaks no protocol that this scheduler knows", self._task_id)
+        if event.get("up"):
+            self._started()
+        if event.get("steps_bytes", 0) > self._steps_seen:
+            self._catch_up(event["steps_bytes"])
+        self._wake_log_waiters()
+
+    def _started(self) -> None:
+        if not self._was_started:
+            self._was_started = True
+            self._emit(TaskStarted(self.attempt_id, self.rank))
+
+    def _on_step(self, event: dict[str, Any]) -> None:
+        end = int(event.pop("end"))
+        if self._catching_up is not None:
+            self._steps_there = max(self._steps_there, end)
+        elif end > self._steps_seen:
+            self._steps_seen = end
+            progress = reports.to_progress(event)
+            if progress is not None:
+                self._step(progress)
+
+    def _step(self, progress: Progress) -> None:
+        self._emit(StepReported(self.attempt_id, progress))
+
+    def _catch_up(self, there: int) -> None:
+        self._steps_there = max(self._steps_there, there)
+        if self._catching_up is None:
+            self._catching_up = asyncio.ensure_future(self._read_steps())
+
+    async def _read_steps(self) -> None:
+        """Report what stands in the file and was not reported; what is pushed meanwhile waits for it."""
+        try:
+            while True:
+                seen = self._steps_seen
+                found, self._steps_seen = await self._in_thread(
+                    reports.read_steps, self.task_dir, seen, self._steps_after_us
+                )
+                for progress in found:
+                    self._step(progress)
+                if self._steps_seen >= self._steps_there or self._steps_seen == seen:
+                    return
+        finally:
+            self._catching_up = None
+
+    # -- the last event ------------------------------------------------------------------------------------------------
+
+    async def _end(self, outcome: dict[str, Any]) -> None:
+        await self._read_steps()
+        if outcome.get("never_ran"):
+            self._failed(str(outcome.get("reason")), bool(outcome.get("retry")))
+            return
+        outcome.setdefault("ended_us", self._clock.now_us())
+        task_exit = await self._in_thread(reports.to_exit, outcome, self.task_dir, self._blobs)
+        self._over(TaskEnded(self.attempt_id, self.rank, task_exit))
+
+    def _failed(self, reason: str, retry: bool) -> None:
+        self._over(TaskStartFailed(self.attempt_id, self.rank, reason, retry))
+
+    def _lost(self, reason: str) -> None:
+        self._over(TaskLost(self.attempt_id, self.rank, reason))
+
+    def _over(self, event: TaskEnded | TaskStartFailed | TaskLost) -> None:
+        self.is_over = True
+        self._emit(event)
+        self._wake_log_waiters()
+
+    # -- what the backend asks -----------------------------------------------------------------------------------------
+
+    def stop(self, cause: StopCause, grace_s: float) -> None:
+        """Ask for the end. Of several stops the stronger cause and the earlier end hold."""
+        asked = Stop(cause, time.monotonic() + grace_s)
+        if self._stop is not None:
+            asked = Stop(max(cause, self._stop.cause), min(asked.end_s, self._stop.end_s))
+        self._stop = asked
+        self._stop_asked.set()
+        if self._connection is not None:
+            self._connection.send(asked.command())
+
+    def suspend(self, suspended: bool) -> None:
+        """Stop the task where it stands, or let it go on. Without a connection nothing happens."""
+        if self._connection is not None:
+            self._connection.send({"op": "suspend" if suspended else "resume"})
+
+    async def log_grows(self) -> None:
+        """Returns at the next sign that the log may have grown, or at once when it will not any more."""
+        if self.is_over:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log_waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._log_waiters:
+                self._log_waiters.remove(waiter)
+
+    def _wake_log_waiters(self) -> None:
+        waiters, self._log_waiters = self._log_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

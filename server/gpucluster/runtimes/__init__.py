@@ -1,0 +1,1 @@
+"""How a task runs on its node: the process runtime, its supervisor, fork servers and limits."""

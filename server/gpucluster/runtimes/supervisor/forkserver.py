@@ -1,0 +1,141 @@
+"""A warm process from which supervisors are forked, and from these their workers: what is loaded once is loaded for all.
+
+It speaks with the agent over one socket, JSON objects, one a line, one request at a time:
+    {"op": "preload"}                               answered by {"ok": true, "python": "3.11.7"} once all is loaded
+    {"op": "spawn", "task_dir": …, "warm": bool}    with the supervisor's end of a control connection attached to it
+                                                    (SCM_RIGHTS); answered by {"ok": true, "pid": …}
+An error is answered by {"ok": false, "reason": …}. At the end of the socket it ends; its supervisors live on: they are
+nobody's children. It never has a second thread.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import json
+import os
+import platform
+import signal
+import socket
+import struct
+import sys
+import traceback
+from typing import Any
+
+from . import processes
+from .launch import close_descriptors
+from .main import main as supervise
+
+_PID = struct.Struct("<i")
+
+
+def main(descriptor: int) -> int:
+    """Serve requests on this socket until its other end closes."""
+    os.set_inheritable(descriptor, False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    processes.set_name("gpucluster-fork")
+    with socket.socket(fileno=descriptor) as connection:
+        while True:
+            line, attached = _receive(connection)
+            _reap()
+            if not line:
+                return 0
+            try:
+                answer = _serve(json.loads(line), attached)
+            except Exception as error:
+                answer = {"ok": False, "reason": f"{type(error).__name__}: {error}"}
+            finally:
+                for number in attached:
+                    os.close(number)
+            try:
+                connection.sendall(json.dumps(answer).encode() + b"\n")
+            except OSError:
+                return 0
+
+
+def _reap() -> None:
+    """Collect the middle processes of earlier forks; not at once, the answer should not wait for their end."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
+    """One line and the descriptors that came with it; nothing at the end of the stream."""
+    data, attached = b"", array.array("i")
+    while not data.endswith(b"\n"):
+        try:
+            more, ancillary, _, _ = connection.recvmsg(64 << 10, socket.CMSG_LEN(8 * attached.itemsize))
+        except OSError:
+            more, ancillary = b"", []
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                attached.frombytes(content[: len(content) - len(content) % attached.itemsize])
+        if not more:
+            return b"", list(attached)
+        data += more
+    return data, list(attached)
+
+
+def _serve(request: dict[str, Any], attached: list[int]) -> dict[str, Any]:
+    if request["op"] == "preload":
+        return _preload()
+    if request["op"] == "spawn":
+        pid = _spawn(request["task_dir"], attached[0] if attached else None, bool(request.get("warm")))
+        return {"ok": True, "pid": pid}
+    return {"ok": False, "reason": f"unknown operation {request['op']!r}"}
+
+
+def _preload() -> dict[str, Any]:
+    from gpucluster.worker.main import preload
+
+    preload()
+    return {"ok": True, "python": platform.python_version()}
+
+
+def _spawn(task_dir: str, control_fd: int | None, is_warm: bool) -> int:
+    """Fork twice: the supervisor is nobody's child of ours, so our end leaves it alone. Returns its pid."""
+    reader, writer = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        try:
+            os.setsid()
+            if os.fork() == 0:
+                _become_supervisor(task_dir, control_fd, is_warm, writer)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    answer = os.read(reader, _PID.size)
+    os.close(reader)
+    if len(answer) != _PID.size:
+        raise OSError("no process could be forked for the supervisor")
+    return int(_PID.unpack(answer)[0])
+
+
+def _become_supervisor(task_dir: str, control_fd: int | None, is_warm: bool, writer: int) -> None:
+    """In the supervisor: never returns."""
+    code = 70
+    try:
+        os.setsid()
+        os.write(writer, _PID.pack(os.getpid()))
+        keep = {0, 1, 2} if control_fd is None else {0, 1, 2, control_fd}
+        close_descriptors(keep)
+        _redirect_stdio(os.path.join(task_dir, "supervisor.err"))
+        code = supervise(task_dir, control_fd, is_warm=is_warm)
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
+    finally:
+        with contextlib.suppress(BaseException):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect_stdio(error_path: str) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    os.close(null)
+    errors = os.open(error_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(errors, 2)
+    os.close(errors)

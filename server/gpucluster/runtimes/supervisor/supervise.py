@@ -1,0 +1,551 @@
+"""One task from the fork of its worker to the end of its last process: one thread, one loop over file descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import selectors
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gpucluster.worker import protocol
+from gpucluster.worker.frames import Kind
+
+from . import ending, folder, launch, processes
+from .channels import LineReader, PacketReader, RawPipe
+from .confinement import Confinement, Limits
+from .control import ControlServer
+from .log import LogWriter
+from .steps import StepLog
+
+#: After the worker's end its children may finish writing for that long (a `tee` behind it); then they are killed.
+_DRAIN_S = 0.25
+#: Log notices to agents: the first at once, later ones at most this often.
+_NOTICE_S = 0.002
+_CHECK_S = 5.0
+_DISK_RETRY_S = 1.0
+#: exit.json is written into blocks that were taken at the start: a full disk cannot keep the end from being told.
+_EXIT_RESERVE_BYTES = 64 << 10
+_MAX_RESULT_BYTES = 16 << 20
+_LAST_WORDS_BYTES = 2000
+
+RUNNING, DRAINING, KILLING, WRITING, OVER = "running", "draining", "killing", "writing", "over"
+
+
+class Supervisor:
+    """Runs one claimed task folder. `phase` goes RUNNING → DRAINING → KILLING → WRITING → OVER, never back."""
+
+    def __init__(
+        self,
+        task_dir: str,
+        spec: dict[str, Any],
+        secrets: dict[str, str],
+        control_fd: int | None,
+        is_warm: bool,
+    ) -> None:
+        self.task_dir = task_dir
+        self.spec = spec
+        self._env: dict[str, str] = {**spec["env"], **secrets}
+        self._is_warm = is_warm and spec["kind"] != "command"
+        self._folder_inode = os.stat(task_dir).st_ino
+        self.phase = RUNNING
+        self.is_up = False
+        self.is_suspended = False
+        self._status: int | None = None
+        self._start_problem: str | None = None
+        self._stop_cause: str | None = None
+        self._stop_at: float | None = None
+        self._grace_s = 0.0
+        self._killed_after_grace = False
+        self._phase_until = 0.0
+        self._next_check = time.monotonic() + _CHECK_S
+        self._next_kill = 0.0
+        self._kill_pause_s = 0.002
+        self._noticed_bytes = 0
+        self._noticed_at = 0.0
+        self._last_words = b""
+        self._error: tuple[str | None, str | None] = (None, None)
+        self._problems: set[str] = set()
+        self._folder_gone = False
+        self._outcome: dict[str, Any] = {}
+
+        self._selector = selectors.DefaultSelector()
+        self._signals = self._listen_to_signals()
+        self._reserve_exit()
+        self.log = LogWriter(self._path(protocol.LOG), int(spec["log_limit_bytes"]))
+        self.control = ControlServer(self._selector, spec["control"], self._handle)
+        if control_fd is not None:
+            self.control.adopt(control_fd)
+        self.steps = StepLog(self._path(protocol.STEPS), int(spec["rank"]), self.control.broadcast)
+        self._step_lines = LineReader(self._path(protocol.STEPS_FIFO))
+        self._selector.register(self._step_lines.descriptor, selectors.EVENT_READ)
+        self.confinement = Confinement(self._task_id, Limits.from_spec(spec.get("limits") or {}))
+        self._machine_ooms = ending.machine_oom_kills()
+        self._worker: launch.Worker | None = None
+
+    @property
+    def _task_id(self) -> str:
+        return f"{self.spec['attempt_id']}.{self.spec['rank']}"
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.task_dir, name)
+
+    def _reserve_exit(self) -> None:
+        descriptor = os.open(
+            self._path(protocol.EXIT + ".tmp"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            os.posix_fallocate(descriptor, 0, _EXIT_RESERVE_BYTES)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        finally:
+            os.close(descriptor)
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """To the end: returns when exit.json is written and told, and no process of the task is left."""
+        try:
+            self._start()
+            while self.phase != OVER:
+                self._turn()
+            self._leave()
+        finally:
+            self.confinement.remove()
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._timeout()):
+            if key.data is not None:
+                key.data()
+        self._collect()
+        self._reap()
+        self._advance()
+        self._flush()
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        times = [self._next_check]
+        if self._stop_at is not None and self.phase == RUNNING:
+            times.append(self._stop_at)
+        if self.phase in (DRAINING, WRITING):
+            times.append(self._phase_until)
+        if self.phase == KILLING:
+            times.append(self._next_kill)
+        if self.log.size > self._noticed_bytes:
+            times.append(self._noticed_at + _NOTICE_S)
+        wait_s = self.steps.push_due()
+        if wait_s is not None:
+            times.append(now + wait_s)
+        return max(min(times) - now, 0.0)
+
+    def _listen_to_signals(self) -> int:
+        reader, writer = os.pipe()
+        for end in (reader, writer):
+            os.set_blocking(end, False)
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._selector.register(reader, selectors.EVENT_READ, self._on_signal)
+        return reader
+
+    def _on_signal(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            if signal.SIGTERM in os.read(self._signals, 4096):
+                self._stop("signal", float(self.spec["grace_s"]))
+
+    # -- start ---------------------------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        try:
+            worker = launch.fork_worker(self.task_dir, self.spec, self._env, self.confinement, self._is_warm)
+        except OSError as error:
+            self._never_ran(f"cannot start a process: {error.strerror}", retry=True)
+            return
+        self._env = {}
+        self._worker = worker
+        self.confinement.enter(worker.pid)
+        try:
+            folder.write_json(self._path(protocol.WORKER), self._worker_record(worker.pid))
+        except OSError as error:
+            os.kill(worker.pid, signal.SIGKILL)
+            os.waitpid(worker.pid, 0)
+            self._never_ran(f"cannot write to the data folder: {error.strerror}", retry=True)
+            return
+        for channel in (worker.messages, worker.stdout, worker.stderr):
+            self._selector.register(channel.descriptor, selectors.EVENT_READ)
+        self._selector.register(worker.status, selectors.EVENT_READ, self._on_start_status)
+        with contextlib.suppress(BrokenPipeError):
+            os.write(worker.gate, b"1")
+        os.close(worker.gate)
+
+    def _worker_record(self, pid: int) -> dict[str, Any]:
+        return {
+            "pid": pid,
+            "start_ticks": processes.start_ticks(pid),
+            "boot_id": processes.boot_id(),
+            "session": pid,
+            "cgroup": self.confinement.tree_group,
+            "cgroups": self.confinement.groups,
+            "limits": self.confinement.how,
+        }
+
+    def _never_ran(self, reason: str, retry: bool) -> None:
+        self._start_problem = reason
+        self._outcome = {"never_ran": True, "retry": retry}
+        self._enter(WRITING)
+
+    def _on_start_status(self) -> None:
+        """The worker tells what hinders it, or closes this pipe because it begins."""
+        worker = self._worker
+        assert worker is not None
+        with contextlib.suppress(BlockingIOError):
+            data = os.read(worker.status, 64 << 10)
+            self._selector.unregister(worker.status)
+            os.close(worker.status)
+            if data:
+                self._start_problem = json.loads(data)
+                self._outcome = {"never_ran": True, "retry": False}
+            elif self.spec["kind"] == "command" and not self._has_ended():
+                self._up({})
+
+    def _has_ended(self) -> bool:
+        return self._status is not None
+
+    def _up(self, details: dict[str, Any]) -> None:
+        if self.is_up:
+            return
+        self.is_up = True
+        self.log.status(
+            "up", **{**details, "limits": self.confinement.how, "limit_means": self.confinement.means}
+        )
+        self.control.broadcast({"event": "up"})
+
+    # -- what comes from the worker ------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        """Take what stands in the channels, in the order of channels.py."""
+        worker = self._worker
+        if worker is None:
+            return
+        waiting = worker.messages.waiting()
+        for pipe, kind in ((worker.stdout, Kind.STDOUT), (worker.stderr, Kind.STDERR)):
+            self._log_raw(pipe, kind)
+        for line in self._step_lines.drain():
+            self._log_step(line)
+        if waiting:
+            descriptor = worker.messages.descriptor
+            for packet_kind, payload in worker.messages.take(waiting):
+                self._log_packet(packet_kind, payload)
+            self._note_trouble(worker.messages)
+            if not worker.messages.is_open:
+                self._selector.unregister(descriptor)
+
+    def _log_raw(self, pipe: RawPipe, kind: Kind) -> None:
+        if not pipe.is_open:
+            return
+        for data in pipe.drain():
+            self.log.add(kind, data)
+            if kind is Kind.STDERR:
+                self._last_words = (self._last_words + data)[-_LAST_WORDS_BYTES:]
+        if not pipe.is_open:
+            self._selector.unregister(pipe.descriptor)
+
+    def _log_packet(self, kind: int, payload: bytes) -> None:
+        if kind == protocol.PACKET_STEP:
+            self._log_step(payload)
+        elif kind == protocol.PACKET_UP:
+            self._up(_json_object(payload))
+        elif kind == protocol.PACKET_NOTE:
+            self.log.status("notice", source="worker", text=payload.decode("utf-8", "replace"))
+        elif kind in Kind._value2member_map_:
+            if kind == Kind.ERROR:
+                error = _json_object(payload)
+                self._error = (str(error.get("ename")), str(error.get("evalue")))
+            self.log.add(Kind(kind), payload)
+        else:
+            self._problem(f"a packet of the unknown kind {kind}")
+
+    def _log_step(self, payload: bytes) -> None:
+        if not self.steps.add(payload):
+            self._problem("a step report that is none")
+
+    def _note_trouble(self, messages: PacketReader) -> None:
+        if messages.oversized:
+            messages.oversized = 0
+            self.log.truncated("display")
+        if messages.failure:
+            self._problem(messages.failure)
+
+    def _problem(self, text: str) -> None:
+        """Say once that the worker's channel brought something that it should not."""
+        if text not in self._problems and len(self._problems) < 16:
+            self._problems.add(text)
+            self.log.status("notice", source="supervisor", text=f"the task sent {text}")
+
+    def _flush(self) -> None:
+        self.log.flush()
+        now = time.monotonic()
+        if self.log.size > self._noticed_bytes and now >= self._noticed_at + _NOTICE_S:
+            self._noticed_bytes = self.log.size
+            self._noticed_at = now
+            self.control.broadcast({"event": "log", "bytes": self.log.size})
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def _handle(self, command: dict[str, Any], reply: Callable[[dict[str, Any]], None]) -> None:
+        operation = command.get("op")
+        if operation == "hello":
+            reply(self._hello(command))
+        elif operation == "stop":
+            self._stop(
+                str(command.get("cause") or "signal"), _seconds(command.get("grace_s"), self.spec["grace_s"])
+            )
+        elif operation in ("suspend", "resume"):
+            self._suspend(operation == "suspend")
+        else:
+            reply({"event": "error", "reason": f"unknown operation {operation!r}"})
+
+    def _hello(self, command: dict[str, Any]) -> dict[str, Any]:
+        ours = (protocol.PROTOCOL_MIN, protocol.PROTOCOL_MAX)
+        theirs = command.get("protocol")
+        version = protocol.common_version(ours, (int(theirs[0]), int(theirs[1]))) if theirs else None
+        return {
+            "event": "hello",
+            "protocol": version,
+            "state": self._state(),
+            "up": self.is_up,
+            "log_bytes": self.log.size,
+            "steps_bytes": self.steps.size,
+        }
+
+    def _state(self) -> str:
+        if self.phase != RUNNING:
+            return "ending"
+        if self._stop_cause is not None:
+            return "stopping"
+        if self.is_suspended:
+            return "suspended"
+        return "running" if self.is_up else "starting"
+
+    def _stop(self, cause: str, grace_s: float) -> None:
+        """Notice now, the end after the grace. Of several stops the stronger cause and the earlier end hold."""
+        if self.phase != RUNNING or self._worker is None:
+            return
+        is_first = self._stop_cause is None
+        if self._stop_cause is None or _strength(cause) > _strength(self._stop_cause):
+            self._stop_cause = cause
+        end = time.monotonic() + grace_s
+        if self._stop_at is None or end < self._stop_at:
+            self._stop_at, self._grace_s = end, grace_s
+        if not is_first:
+            return
+        self.log.status("notice", source="supervisor", cause=cause, grace_s=grace_s, signal="SIGTERM")
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._worker.pid, signal.SIGTERM)
+        if self.is_suspended:  # a stopped process sees the notice only when it runs
+            self._suspend(False)
+
+    def _suspend(self, suspended: bool) -> None:
+        if (
+            suspended == self.is_suspended
+            or self.phase != RUNNING
+            or (suspended and self._stop_cause is not None)
+        ):
+            return
+        self.is_suspended = suspended
+        if not self.confinement.freeze(suspended):
+            for pid in self._tree():
+                processes.send_signal(pid, signal.SIGSTOP if suspended else signal.SIGCONT)
+        self.log.status("suspended" if suspended else "resumed")
+
+    def _tree(self) -> set[int]:
+        return processes.descendants([os.getpid()], processes.all_processes())
+
+    # -- the end -------------------------------------------------------------------------------------------------------
+
+    def _reap(self) -> None:
+        """Collect dead children: the worker, and orphans of its tree that came to us."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if self._worker is not None and pid == self._worker.pid:
+                self._status = status
+                self._on_worker_end()
+
+    def _on_worker_end(self) -> None:
+        if self.phase == RUNNING:
+            self._enter(DRAINING)
+
+    def _enter(self, phase: str) -> None:
+        self.phase = phase
+        now = time.monotonic()
+        self._phase_until = now + (_DRAIN_S if phase == DRAINING else 0.0)
+        self._next_kill = now
+
+    def _advance(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_check:
+            self._check(now)
+        if self.phase == RUNNING and self._stop_at is not None and now >= self._stop_at:
+            self._killed_after_grace = True
+            self._enter(KILLING)
+        if self.phase == DRAINING and (self._is_drained() or now >= self._phase_until):
+            self._enter(KILLING)
+        if self.phase == KILLING and now >= self._next_kill:
+            self._kill(now)
+        if self.phase == WRITING and now >= self._phase_until:
+            self._write_exit(now)
+
+    def _check(self, now: float) -> None:
+        """Now and then: is the folder still there, and our socket?"""
+        self._next_check = now + _CHECK_S
+        try:
+            self._folder_gone = os.stat(self.task_dir).st_ino != self._folder_inode
+        except OSError:
+            self._folder_gone = True
+        if self._folder_gone and self.phase in (RUNNING, DRAINING):
+            self._enter(KILLING)
+        self.control.listen()
+
+    def _is_drained(self) -> bool:
+        worker = self._worker
+        assert worker is not None
+        if not (worker.stdout.is_open or worker.stderr.is_open or worker.messages.is_open):
+            return True
+        return not _has_children()
+
+    def _kill(self, now: float) -> None:
+        """One round: kill the whole tree; go on once the last process has ended.
+
+        There is no giving up: a process that the kernel cannot end yet still holds its GPU.
+        """
+        if _has_children():
+            self.confinement.kill()
+            processes.kill_round(lambda every: processes.descendants([os.getpid()], every))
+            self._reap()
+        if _has_children():
+            self._next_kill = now + self._kill_pause_s
+            self._kill_pause_s = min(self._kill_pause_s * 1.5, 0.5)
+            return
+        self._drain_rest()
+        self._enter(WRITING)
+        self._outcome = {**self._describe(), **self._outcome}
+
+    def _drain_rest(self) -> None:
+        """Nobody writes any more: what stands in the channels is the rest."""
+        worker = self._worker
+        assert worker is not None
+        for _ in range(1000):
+            before = self.log.size
+            self._collect()
+            if not self.log.flush() and self.log.size == before:
+                break
+        self.steps.push_last()
+
+    def _describe(self) -> dict[str, Any]:
+        confinement = self.confinement
+        facts = ending.Ending(
+            status=self._status,
+            stop_cause=self._stop_cause,
+            grace_s=self._grace_s,
+            killed_after_grace=self._killed_after_grace,
+            oom_kills=confinement.oom_kills(),
+            machine_oom=ending.machine_oom_kills() > self._machine_ooms,
+            memory_limit=confinement.limits.memory_bytes,
+            memory_by_rlimit=confinement.means.get("memory") == "rlimit",
+            error_name=self._error[0],
+            error_value=self._error[1],
+            start_problem=self._start_problem,
+            was_up=self.is_up,
+            last_words=self._last_words.decode("utf-8", "replace").strip(),
+            lost_output_bytes=self.log.lost_bytes,
+            lost_output_reason=self.log.lost_reason,
+        )
+        return ending.describe(facts, self._read_result())
+
+    def _read_result(self) -> Any:
+        path = self._path(protocol.RESULT)
+        with contextlib.suppress(OSError):
+            if os.path.getsize(path) <= _MAX_RESULT_BYTES:
+                return folder.read_json(path)
+        return None
+
+    def _write_exit(self, now: float) -> None:
+        """Write exit.json; while the disk refuses, try again: the agent must not take this task for lost."""
+        if self._folder_gone:
+            self.phase = OVER
+            return
+        if "code" not in self._outcome:
+            self._outcome = {**self._describe(), **self._outcome}
+        if not self._outcome.get("told"):
+            self._outcome["told"] = True
+            self.log.status("ended", code=self._outcome["code"], reason=self._outcome["reason"])
+            self.log.flush()
+        outcome = {key: value for key, value in self._outcome.items() if key != "told"}
+        try:
+            self._write_over_reserve(json.dumps(outcome).encode())
+        except OSError:
+            self._phase_until = now + _DISK_RETRY_S
+            return
+        self._noticed_at = 0.0
+        self._flush()
+        self.control.broadcast({"event": "exit", **outcome})
+        self.phase = OVER
+
+    def _write_over_reserve(self, data: bytes) -> None:
+        path = self._path(protocol.EXIT + ".tmp")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            if os.write(descriptor, data) != len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            os.ftruncate(descriptor, len(data))
+        finally:
+            os.close(descriptor)
+        os.rename(path, self._path(protocol.EXIT))
+
+    def _leave(self) -> None:
+        self.log.close()
+        self.control.close()
+        shutil.rmtree(self._path("scratch"), ignore_errors=True)
+
+
+def _has_children() -> bool:
+    """True while any process of the tree is left: as their reaper we are the parent of all orphans."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def _json_object(payload: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(payload)
+    except ValueError:
+        content = None
+    return content if isinstance(content, dict) else {}
+
+
+def _seconds(value: Any, default: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        return float(default)
+    return seconds if seconds > 0 else 0.0  # NaN too
+
+
+def _strength(cause: str) -> int:
+    """Rank of a cause; one that a newer scheduler invented counts as the strongest."""
+    return ending.STOP_CAUSES.index(cause) if cause in ending.STOP_CAUSES else len(ending.STOP_CAUSES)
