@@ -1,0 +1,116 @@
+"""Usage samples: what GPUs and the process trees of tasks use. Simulated GPUs report nothing: nothing is measured there.
+
+Blocking (psutil, NVML); call it from a thread. It never raises: what has ended meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Generic, TypeVar
+
+import psutil
+
+from .inventory import Inventory
+
+Key = TypeVar("Key", bound=Hashable)
+DEFAULT_INTERVAL_S = 2.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GpuUsage:
+    """None = NVML does not say (a vGPU, MIG)."""
+
+    utilization_percent: int | None
+    memory_used_bytes: int | None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskUsage:
+    """Of the whole tree. `cpu_milli`: thousandths of a core since the sample before; None in the first one."""
+
+    cpu_milli: int | None
+    rss_bytes: int
+    processes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sample(Generic[Key]):
+    """`gpus` by UUID, `tasks` by what the caller calls them. `time_s`: monotonic."""
+
+    time_s: float
+    gpus: Mapping[str, GpuUsage]
+    tasks: Mapping[Key, TaskUsage]
+
+
+class UsageSampler(Generic[Key]):
+    """Samples at most once per `interval_s`; asked sooner, it gives the last sample again."""
+
+    def __init__(
+        self,
+        inventory: Inventory,
+        interval_s: float = DEFAULT_INTERVAL_S,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inventory = inventory
+        self._interval_s = interval_s
+        self._monotonic_s = monotonic_s
+        self._last: Sample[Key] | None = None
+        self._cpu_s: dict[tuple[int, float], float] = {}  # by pid and start time: a pid is used again
+
+    def sample(self, roots: Mapping[Key, int]) -> Sample[Key]:
+        """`roots`: the pid at the top of each task's tree. A tree that is gone has no entry in the sample."""
+        now = self._monotonic_s()
+        if self._last is not None and now - self._last.time_s < self._interval_s:
+            return self._last
+        elapsed = now - self._last.time_s if self._last else None
+        before, self._cpu_s = self._cpu_s, {}
+        tasks = {key: self._task(pid, before, elapsed) for key, pid in roots.items()}
+        self._last = Sample(
+            time_s=now,
+            gpus=self._gpus(),
+            tasks={key: usage for key, usage in tasks.items() if usage is not None},
+        )
+        return self._last
+
+    def _gpus(self) -> dict[str, GpuUsage]:
+        detected = self._inventory.detected
+        if detected is None:
+            return {}
+        states = ((gpu.uuid, detected.state(gpu.uuid)) for gpu in detected.node.gpus)
+        return {
+            uuid: GpuUsage(
+                utilization_percent=state.utilization_percent, memory_used_bytes=state.memory_used_bytes
+            )
+            for uuid, state in states
+            if state is not None
+        }
+
+    def _task(
+        self, root: int, before: Mapping[tuple[int, float], float], elapsed_s: float | None
+    ) -> TaskUsage | None:
+        cpu_s, rss, count = 0.0, 0, 0
+        for process in _tree(root):
+            try:
+                with process.oneshot():
+                    key = (process.pid, process.create_time())
+                    times = process.cpu_times()
+                    rss += process.memory_info().rss
+            except psutil.Error:
+                continue
+            self._cpu_s[key] = times.user + times.system
+            cpu_s += max(self._cpu_s[key] - before.get(key, 0.0), 0.0)
+            count += 1
+        if not count:
+            return None
+        cpu = round(1000 * cpu_s / elapsed_s) if elapsed_s else None
+        return TaskUsage(cpu_milli=cpu, rss_bytes=rss, processes=count)
+
+
+def _tree(root: int) -> Iterable[psutil.Process]:
+    try:
+        process = psutil.Process(root)
+        return [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return []
