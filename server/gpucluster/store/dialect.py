@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from ..model.errors import GpuclusterError, Unavailable
-from .folder import explain_os_error, sync_folder
+from .folder import explain_os_error, require_writable, sync_folder
 
 #: Readers of the API at the same time; more wait for a connection.
 READ_CONNECTIONS = 8
@@ -100,6 +100,14 @@ class Sqlite:
                 f"There is no database at {self.path}.",
                 hint="Start the scheduler there once, or see the path.",
             )
+
+    def require_writable(self) -> None:
+        """Raises Unavailable when the file, or one that SQLite keeps beside it, is read-only.
+
+        Asked before connecting: SQLite would make its side files as read-only as the database, and leave them so.
+        """
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            require_writable(Path(f"{self.path}{suffix}"))
 
     def create_file(self) -> None:
         """Make the (empty) file with mode 0600; SQLite gives its side files the same. Raises Unavailable."""

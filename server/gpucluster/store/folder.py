@@ -42,12 +42,13 @@ class DataFolder:
         self.version = self.path / "version"
 
     def create(self) -> None:
-        """Raises Unavailable when a folder cannot be made."""
+        """Raises Unavailable when a folder cannot be made, or the data folder cannot be written to."""
         try:
             for folder in (self.path, self.blobs, self.uploads, self.secrets, self.tasks):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise explain_os_error(error, f"The data folder {self.path} cannot be used") from error
+        require_writable(self.path)
 
     def read_version(self) -> VersionFile | None:
         """None when there is no version file (a new folder). Raises Unavailable when it cannot be read or understood."""
@@ -88,6 +89,15 @@ def newer_data(
         hint=f"Install {found_product or 'the newer version'} or later again, or give this version another data folder"
         " (data_dir in cluster.yaml).",
     )
+
+
+def require_writable(path: Path) -> None:
+    """Raises Unavailable when this user may not write the file or folder (a missing one is fine)."""
+    effective = os.access in os.supports_effective_ids
+    if path.exists() and not os.access(path, os.W_OK, effective_ids=effective):
+        raise Unavailable(
+            f"{path} is read-only for this user.", hint="Make it writable, or choose another data folder."
+        )
 
 
 def explain_os_error(error: OSError, what: str) -> GpuclusterError:

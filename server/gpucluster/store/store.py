@@ -11,14 +11,18 @@ import os
 import sqlite3
 from collections.abc import Callable
 
+import msgspec
+from sqlalchemy import update
 from sqlalchemy.exc import SQLAlchemyError
 
 from .. import __version__
 from ..engine.protocols import ChangeSet, Clock, Recovered
-from ..model.errors import InvalidRequest
+from ..model.errors import Conflict, InvalidRequest
 from ..model.ids import make_id
+from ..model.jobs import Share
 from . import schema, tables
 from .blobs import BlobStore
+from .codec import encode
 from .database import Database
 from .dialect import Sqlite, insert_or_update
 from .filesystem import network_file_system
@@ -88,6 +92,19 @@ class Store(Queries):
         """See SqlJournal.recover."""
         return self.journal.recover()
 
+    def share_ended(self, job_id: str, share: Share) -> None:
+        """Change who may read a job that has ended; of one that has not, the engine owns the record.
+
+        Raises NotFound, Conflict when it has not ended, Unavailable.
+        """
+        job = self.get_job(job_id)
+        if not job.is_ended:
+            raise Conflict(f"Job {job.number} has not ended.")
+        spec = msgspec.structs.replace(job.spec, share=share)
+        change = update(tables.jobs).where(tables.jobs.c.id == job.id)
+        with self.database.writing("Who may read the job could not be changed") as connection:
+            connection.execute(change.values(visibility=share.value, spec=encode(spec)))
+
     def retention(
         self, policy: RetentionPolicy, *, discard: Callable[[str], None], measure: Callable[[str], int]
     ) -> Retention:
@@ -100,6 +117,7 @@ class Store(Queries):
 
 def _prepare(dialect: Sqlite, product: str, now_us: int) -> None:
     """Create or migrate. A newer database is refused before anything of it is touched."""
+    dialect.require_writable()
     if dialect.exists():
         found = schema.stored_version(dialect)
         schema.refuse_newer(found, dialect, product)
