@@ -22,7 +22,7 @@ from .spec import TaskSpec
 VALUE_KEY = "<value>"
 INPUT_FOLDER = "inputs"
 RESULT_FOLDER = "result"
-_NEVER_ASSIGNED = "the cell did not assign it"
+NEVER_ASSIGNED = "the cell did not assign it"
 
 
 class Digests:
@@ -61,7 +61,7 @@ def store(
     changed, notes = digests.changed(namespace)
     wanted = list(dict.fromkeys([*spec.outputs, *changed]))
     objects = {name: namespace[name] for name in wanted if name in namespace}
-    missing = {name: _NEVER_ASSIGNED for name in wanted if name not in namespace}
+    missing = {name: NEVER_ASSIGNED for name in wanted if name not in namespace}
     if outcome.has_value:
         objects[VALUE_KEY] = outcome.value
     manifest = _manifest(notes=notes, missing=missing)
