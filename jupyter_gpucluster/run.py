@@ -16,17 +16,19 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from gpucluster.api.errors import GpuclusterError
 from gpucluster.api.schemas import JobView, ResultManifest
+from gpucluster.worker.results import NEVER_ASSIGNED
 
 from . import connection, describe
+from .binding import summary_line
 from .card import Card
 from .errors import Detached, Withdrawn
 from .follow import Reader, Watch, seam_text
 from .interrupt import Interrupted, Keyboard
 from .job import Job
-from .outcome import failure, fetch_blobs, result_of
+from .outcome import bind, failure, fetch_blobs, result_of
 from .output import CellOutput
 from .replay import Limits, Replay
-from .submission import Budget, Prepared, prepare_cell, send, sending_text
+from .submission import Budget, Prepared, flat, prepare_cell, send, sending_text
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient
@@ -39,6 +41,23 @@ class Settings:
     on_interrupt: Literal["detach", "cancel"] = "detach"
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=Budget)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Names that went with the cell, and outputs that the user asked for by name."""
+
+    names: tuple[str, ...] = ()
+    asked_back: frozenset[str] = frozenset()
+
+
+def _worth_telling(missing: Mapping[str, str], sent: Sent) -> dict[str, str]:
+    """Without names that the cell only might have assigned, and did not: a local cell would say nothing either."""
+    return {
+        name: reason
+        for name, reason in missing.items()
+        if reason != NEVER_ASSIGNED or name in sent.asked_back
+    }
 
 
 class CellRun:
@@ -68,7 +87,7 @@ class CellRun:
 
     def submit(self, source: str, values: Mapping[str, Any], *, is_cell: bool) -> Any:
         """Submit and, with `wait`, follow to the end. Returns what the magic returns."""
-        prepared = self._prepare(source, values)
+        prepared = self._prepare(source, values, first_line=2 if is_cell else 1)
         waits = bool(values.get("wait", True))
         with Keyboard() as keyboard:
             card = Card(title=prepared.title, notes=prepared.notes, sending=sending_text(prepared))
@@ -84,7 +103,8 @@ class CellRun:
             if not waits:
                 return handle
             output.draw_card()
-            return self._follow(job, output, keyboard, sent=prepared.names)
+            sent = Sent(tuple(prepared.names), frozenset(flat(values.get("out"))))
+            return self._follow(job, output, keyboard, sent)
 
     @staticmethod
     def _tell_sending(output: CellOutput, text: str, waits: bool) -> None:
@@ -93,8 +113,15 @@ class CellRun:
         else:  # the Job that is returned will be the card
             print(text, file=sys.stderr)
 
-    def _prepare(self, source: str, values: Mapping[str, Any]) -> Prepared:
-        prepared = prepare_cell(source, values, self._shell.user_ns, self._settings.budget, shell=self._shell)
+    def _prepare(self, source: str, values: Mapping[str, Any], first_line: int = 1) -> Prepared:
+        prepared = prepare_cell(
+            source,
+            values,
+            self._shell.user_ns,
+            self._settings.budget,
+            shell=self._shell,
+            first_line=first_line,
+        )
         for warning in prepared.warnings:
             print(f"warning: {warning}", file=sys.stderr)
         return prepared
@@ -112,9 +139,7 @@ class CellRun:
             output.draw_card()
             return self._follow(view, output, keyboard)
 
-    def _follow(
-        self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: list[str] | None = None
-    ) -> Any:
+    def _follow(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent = Sent()) -> Any:
         replay = Replay(
             output, prefix=output.card_id, where=f"%logs {job.number}", limits=self._settings.limits
         )
@@ -124,14 +149,12 @@ class CellRun:
             output.draw_card()
             raise failure(self._client, ended, replay.error, with_tail=False)
         try:
-            return self._take_result(ended, output, keyboard, sent or [])
+            return self._take_result(ended, output, keyboard, sent)
         except (Interrupted, KeyboardInterrupt):
             raise Detached(ended.number, ended.state) from None
 
-    def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: list[str]) -> Any:
+    def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Any:
         """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""
-        from . import binding
-
         manifest = self._fetch_manifest(job, keyboard)
         card = output.card
         assert card is not None
@@ -139,12 +162,16 @@ class CellRun:
             output.draw_card()
             return None
         blobs = keyboard.call(lambda: fetch_blobs(self._client, job.id, manifest))
-        bound = binding.bind_results(manifest, blobs.__getitem__, self._shell.user_ns)
-        card.summary = binding.summary_line(sent, bound)
-        card.notes = [*card.notes, *manifest.notes]
+        bound = bind(manifest, blobs, self._shell.user_ns)
+        missing = _worth_telling(bound.missing, sent)
+        names_missing = [name for name in missing if name != manifest.value_key]
+        card.summary = summary_line(sent.names, bound.bound, bound.changed, names_missing)
+        card.notes = [*card.notes, *bound.notes]
         output.draw_card()
-        self._tell_missing(bound.missing, manifest)
-        if not manifest.has_value or manifest.value_key in bound.missing:
+        for name, reason in missing.items():
+            what = "the value of the last expression" if name == manifest.value_key else name
+            output.text("stderr", f"{what} did not come back: {reason}\n")
+        if not bound.has_value:
             return None
         if output.drew_result:
             hook: Any = self._shell.displayhook
@@ -155,11 +182,6 @@ class CellRun:
     def _fetch_manifest(self, job: JobView, keyboard: Keyboard) -> ResultManifest | None:
         view = keyboard.call(lambda: result_of(self._client, job.id))
         return view.result if view is not None else None
-
-    def _tell_missing(self, missing: Mapping[str, str], manifest: ResultManifest) -> None:
-        for name, reason in missing.items():
-            what = "the value of the last expression" if name == manifest.value_key else name
-            print(f"{what} did not come back: {reason}", file=sys.stderr)
 
     # ---- the rest
 
