@@ -166,6 +166,12 @@ class JobCancelled(JobError):
     code = "job_cancelled"
 
 
+class Damaged(NotebookError):
+    """A result came and cannot be unpickled here."""
+
+    code = "damaged"
+
+
 class WaitTimeout(NotebookError, TimeoutError):
     """The job has not ended within the time given; it goes on."""
 

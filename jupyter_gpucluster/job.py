@@ -12,18 +12,22 @@ import threading
 from collections.abc import Callable, Generator, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifest, WhyView
 
 from . import connection, describe
 from .card import Card
 from .errors import WaitTimeout
-from .outcome import failure, fetch_blobs, log_text, result_of
+from .outcome import bind, failure, fetch_blobs, log_text, result_of
 from .output import CellOutput, now_us
 from .replay import NotebookSink, Replay
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient, Follower
+
+    from .binding import Bound
 
 #: A cursor behind every attempt: a follower that stands there gets states and no records.
 _STATES_ONLY = (1 << 30, 0)
@@ -273,20 +277,16 @@ class Job:
             return found
 
     def _fetch(self, rank: int) -> tuple[ResultManifest, dict[str, Any]]:
-        from . import binding
-
         client = self._client()
         view = result_of(client, self._id, rank)
         if view is None or view.result is None:
             return ResultManifest(), {}
-        blobs = fetch_blobs(client, self._id, view.result)
-        values: dict[str, Any] = {}
-        bound = binding.bind_results(view.result, blobs.__getitem__, values)
-        if view.result.has_value and view.result.value_key not in bound.missing:
-            values[view.result.value_key] = bound.value
         manifest = view.result
-        self._missing = bound.missing
-        return manifest, values
+        values: dict[str, Any] = {}
+        bound = bind(manifest, fetch_blobs(client, self._id, manifest), values)
+        if bound.has_value:
+            values[manifest.value_key] = bound.value
+        return msgspec.structs.replace(manifest, missing=bound.missing), values
 
     def _value(self, rank: int) -> Any:
         manifest, values = self._load(rank)
@@ -310,13 +310,11 @@ class Job:
         names: str | Iterable[str] | None = None,
         namespace: MutableMapping[str, Any] | None = None,
         timeout: float | None = None,
-    ) -> Any:
-        """Bind what rank 0 left (all, or `names`) in the notebook, or in `namespace`. Waits. Returns what was bound, by name.
+    ) -> Bound:
+        """Bind what rank 0 left (all, or `names`) in the notebook, or in `namespace`. Waits. Returns what became of it.
 
         Raises as `result` does, and InvalidRequest for a name that the job did not bring back.
         """
-        from . import binding
-
         self._wait_well(timeout)
         client = self._client()
         view = result_of(client, self._id, 0)
@@ -330,7 +328,7 @@ class Job:
                 raise InvalidRequest(name, reason)
         target = _notebook_namespace() if namespace is None else namespace
         blobs = fetch_blobs(client, self._id, manifest)
-        return binding.bind_results(manifest, blobs.__getitem__, target, wanted)
+        return bind(manifest, blobs, target, wanted)
 
     # ---- outputs
 

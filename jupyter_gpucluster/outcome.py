@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from gpucluster.api.errors import Forbidden, GpuclusterError, NotFound
 from gpucluster.api.schemas import JobView, ResultManifest, ResultView, TaskView
 
-from .errors import TAIL_LINES, JobCancelled, JobError, JobFailed, JobLost
+from .errors import TAIL_LINES, Damaged, JobCancelled, JobError, JobFailed, JobLost
 from .replay import RemoteError, Replay, TextSink
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient
+
+    from .binding import Bound
 
 
 def fetch_blobs(client: ApiClient, job_id: str, manifest: ResultManifest) -> dict[str, bytes]:
@@ -26,6 +30,29 @@ def result_of(client: ApiClient, job_id: str, rank: int = 0) -> ResultView | Non
         return client.result(job_id, rank)
     except NotFound:
         return None
+
+
+def bind(
+    manifest: ResultManifest,
+    blobs: Mapping[str, bytes],
+    namespace: MutableMapping[str, Any],
+    names: Collection[str] | None = None,
+) -> Bound:
+    """Bind a result's names; functions that come back live in the notebook, in a script in its main module.
+
+    Raises Damaged when the result as a whole cannot be made here.
+    """
+    from IPython.core.getipython import get_ipython
+
+    from gpucluster.worker import pickling
+
+    from . import binding
+
+    home = None if get_ipython() is not None else vars(sys.modules["__main__"])
+    try:
+        return binding.bind_results(manifest, blobs.__getitem__, namespace, names, home=home)
+    except pickling.CannotLoad as error:
+        raise Damaged(f"the result of the job cannot be made here: {error}") from error
 
 
 def log_text(

@@ -70,8 +70,10 @@ def prepare_cell(
     budget: Budget,
     *,
     shell: Any = None,
+    first_line: int = 1,
 ) -> Prepared:
-    """Put the submission of a cell together. `values`: parsed options by key.
+    """Put the submission of a cell together. `values`: parsed options by key; `first_line`: where `source` begins in the
+    notebook's cell, for the line numbers of syntax errors.
 
     Raises SyntaxError for a broken cell, InvalidRequest and its kin for options or inputs that cannot go.
     """
@@ -81,9 +83,11 @@ def prepare_cell(
     captured = collect(
         source,
         user_ns,
-        include=_flat(values.get("in")),
-        outputs=_flat(values.get("out")),
+        include=flat(values.get("in")),
+        outputs=flat(values.get("out")),
         limit_bytes=budget.input_bytes,
+        digest_budget_bytes=budget.digest_bytes,
+        first_line=first_line,
     )
     submission = JobSubmission(
         kind="cell",
@@ -99,7 +103,7 @@ def prepare_cell(
     return Prepared(
         submission=submission,
         blobs=captured.blobs,
-        names=list(captured.names),
+        names=[name for name, kind in captured.names.items() if kind != "module"],
         outputs=list(captured.outputs),
         notes=list(captured.notes),
         warnings=list(captured.warnings),
@@ -138,7 +142,8 @@ def _chosen_folder(chosen: str | None, here: str | None) -> str | None:
     return os.path.normpath(os.path.join(here or os.sep, os.path.expanduser(chosen)))
 
 
-def _flat(lists: list[list[str]] | None) -> list[str]:
+def flat(lists: list[list[str]] | None) -> list[str]:
+    """The names of a repeatable option."""
     return [name for names in lists or () for name in names]
 
 
