@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, Protocol, TypeVar, Union
 
 import msgspec
 
@@ -65,8 +65,17 @@ T = TypeVar("T")
 Item = TypeVar("Item", bound=msgspec.Struct)
 #: What a blob is read from: bytes in memory or the path of a file.
 BlobSource = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]"]
-#: Finds the scheduler again after it went away; may start it.
-Resolver = Callable[[], Address]
+
+
+class Resolver(Protocol):
+    """Finds the scheduler, at first and again after it went away.
+
+    `revive`: asked by somebody who only waits. One that was stopped on purpose is not started again for them.
+    """
+
+    def __call__(self, *, revive: bool) -> Address:
+        """Raises Unavailable."""
+        ...
 
 
 def connect(
@@ -97,13 +106,19 @@ def _resolver(
     given = address or (os.environ.get(discovery.ENV_ADDRESS) if data_dir is None else None)
     if given:
         fixed = parse_address(given, token=token, field="address" if address else discovery.ENV_ADDRESS)
-        return lambda: fixed
+        return lambda *, revive: fixed
     url = os.environ.get(ENV_JUPYTER_URL) if data_dir is None else None
     if url:
         jupyter = parse_address(url, token=os.environ.get(ENV_JUPYTER_TOKEN), field=ENV_JUPYTER_URL)
-        return lambda: jupyter
-    find = embedded.ensure_scheduler if start else discovery.require_scheduler
-    return lambda: parse_address(find(data_dir).address)
+        return lambda *, revive: jupyter
+
+    def find(*, revive: bool) -> Address:
+        if not start:
+            return parse_address(discovery.require_scheduler(data_dir).address)
+        bring_up = embedded.revive_scheduler if revive else embedded.ensure_scheduler
+        return parse_address(bring_up(data_dir).address)
+
+    return find
 
 
 def check_protocol(hello: Hello) -> int:
@@ -123,7 +138,7 @@ class ApiClient:
     """Every route of the API as a method. Close it when done (also a context manager)."""
 
     def __init__(self, resolve: Resolver | Address) -> None:
-        self._resolve: Resolver = resolve if callable(resolve) else lambda: resolve
+        self._resolve: Resolver = (lambda *, revive: resolve) if isinstance(resolve, Address) else resolve
         self._lock = threading.Lock()
         self._transport: Transport | None = None
         self._retired: list[Transport] = []
@@ -135,10 +150,10 @@ class ApiClient:
     def address(self) -> str:
         return str(self._connected().address)
 
-    def _connected(self) -> Transport:
+    def _connected(self, *, revive: bool = False) -> Transport:
         with self._lock:
             if self._transport is None:
-                self._transport = Transport(self._resolve())
+                self._transport = Transport(self._resolve(revive=revive))
             return self._transport
 
     def _forget(self, transport: Transport) -> None:
@@ -429,7 +444,7 @@ class _Feed(Generic[Item]):
     def __init__(self, client: ApiClient, path: str, item: type[Item], follow: bool) -> None:
         self._client = client
         self._path = path
-        self._decoder = msgspec.json.Decoder(item)
+        self._decoder = msgspec.json.Decoder(item, strict=False)  # a metric may be "nan"
         self._follow = follow
         self._closed = threading.Event()
         self._body: StreamBody | None = None
@@ -493,7 +508,7 @@ class _Feed(Generic[Item]):
             tries += 1
 
     def _connect_once(self) -> Iterator[Item]:
-        transport = self._client._connected()
+        transport = self._client._connected(revive=self._client._greeted)
         try:
             with transport.stream(self._path, self._params()) as body:
                 self._body = body

@@ -214,12 +214,22 @@ def accepts(path: str) -> bool:
 def find_scheduler(data_dir: str | os.PathLike[str] | None = None) -> RuntimeInfo | None:
     """The running scheduler of this data folder on this machine, or None. Left-over files are seen through, not removed."""
     folder = data_folder(data_dir)
-    candidates = [runtime_file(runtime_folder(), scheduler_key(folder)), claim_file(folder)]
-    for path in candidates:
+    for path in _runtime_files(folder):
         info = read_runtime_file(path)
         if info and info.data_dir == str(folder) and is_running(info) and accepts(info.socket):
             return info
     return None
+
+
+def _runtime_files(folder: Path) -> tuple[Path, Path]:
+    return runtime_file(runtime_folder(), scheduler_key(folder)), claim_file(folder)
+
+
+def has_crashed(data_dir: str | os.PathLike[str] | None = None) -> bool:
+    """Whether a scheduler of this data folder on this machine is gone without having taken its runtime file along."""
+    folder = data_folder(data_dir)
+    infos = (read_runtime_file(path) for path in _runtime_files(folder))
+    return any(info and info.host == host_name() and not is_running(info) for info in infos)
 
 
 def require_scheduler(data_dir: str | os.PathLike[str] | None = None) -> RuntimeInfo:

@@ -69,6 +69,18 @@ def ensure_scheduler(
         return found or _start(folder, runtime, config, deadline)
 
 
+def revive_scheduler(
+    data_dir: str | os.PathLike[str] | None = None, *, config: str | os.PathLike[str] | None = None
+) -> RuntimeInfo:
+    """The running scheduler, started again if the last one crashed. Who waits for a job calls this: a scheduler that
+    somebody stopped must not come back because of them. Raises Unreached then, and StartFailed.
+    """
+    found = discovery.find_scheduler(data_dir)
+    if found is None and discovery.has_crashed(data_dir):
+        return ensure_scheduler(data_dir, config=config)
+    return found or discovery.require_scheduler(data_dir)
+
+
 @contextlib.contextmanager
 def _start_lock(path: Path, deadline: float) -> Iterator[None]:
     """Held while one process starts a scheduler. The runtime folder is local, so flock can be trusted there."""

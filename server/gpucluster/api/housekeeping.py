@@ -12,7 +12,7 @@ from typing import Any
 
 from ..engine.protocols import Clock
 from ..model.errors import Conflict, GpuclusterError
-from ..store.retention import Retention, RetentionPolicy
+from ..store.retention import RetentionPolicy
 from .app import Parts
 from .config import ClusterConfig
 from .discovery import RuntimeInfo
@@ -89,9 +89,7 @@ class Housekeeping:
                 log.warning("%s", error)
 
     async def _let_go(self) -> None:
-        retention = Retention(
-            self._parts.store.database,
-            self._parts.store.blobs,
+        retention = self._parts.store.retention(
             retention_policy(self._config),
             discard=self._discard,
             measure=lambda attempt_id: folder_bytes(self._parts.store.folder.tasks / attempt_id),

@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from .. import __version__
 from ..backends.local import LocalBackend
 from ..engine.core import Engine, EngineOptions
 from ..engine.driver import EngineDriver
+from ..engine.protocols import ChangeSet, Recovered
 from ..model.errors import InvalidRequest, Unavailable
 from ..model.events import PublishedEvent
 from ..model.ids import make_id
@@ -29,6 +30,7 @@ from ..model.jobs import ENDED_STATES
 from ..model.topology import Node
 from ..nodes.inventory import discover
 from ..store import Store
+from ..store.database import Superseded
 from . import discovery
 from .app import Activity, Identity, Parts, Streams, make_app
 from .auth import PeerAuthenticator
@@ -146,6 +148,10 @@ class Service:
         self._stop_reason = self._stop_reason or reason
         self._stop.set()
 
+    def _superseded(self, error: Superseded) -> None:
+        log.error("%s", error)
+        self.request_stop("another scheduler has taken the data folder over")
+
     def _catch_signals(self) -> None:
         """A shell that started us in the background left SIGINT and SIGQUIT ignored; tasks must not inherit that."""
         loop = asyncio.get_running_loop()
@@ -160,7 +166,7 @@ class Service:
         orders = OrderMaker(lambda: driver.engine.state, store.secrets)
         driver = EngineDriver(
             new_engine=self._new_engine,
-            journal=store,
+            journal=_Journal(store, self._superseded),
             backend=backend,
             clock=self._clock,
             make_order=orders,
@@ -277,6 +283,25 @@ class Service:
             started_us=now_us,
             seen_us=now_us,
         )
+
+
+class _Journal:
+    """The store as the engine's journal. When another scheduler has taken the folder over, there is nothing to retry."""
+
+    def __init__(self, store: Store, superseded: Callable[[Superseded], None]) -> None:
+        self._store = store
+        self._superseded = superseded
+        self._loop = asyncio.get_running_loop()
+
+    def commit(self, changes: ChangeSet) -> None:
+        try:
+            self._store.commit(changes)
+        except Superseded as error:
+            self._loop.call_soon_threadsafe(self._superseded, error)
+            raise
+
+    def recover(self) -> Recovered:
+        return self._store.recover()
 
 
 class Listener:

@@ -156,7 +156,8 @@ class Transport:
         if response.is_error:
             raise error_of(response.status_code, response.content)
         try:
-            return msgspec.json.decode(response.content, type=answer)
+            # Not strict: JSON lacks NaN and infinity, so a metric may come as "nan".
+            return msgspec.json.decode(response.content, type=answer, strict=False)
         except msgspec.DecodeError as error:
             raise Unavailable(
                 f"what answers at {self.address} is not this version's scheduler: {error}",

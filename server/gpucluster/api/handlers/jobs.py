@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 from ...engine.events import ShareChanged, StopRequested
 from ...model.errors import Conflict, InvalidRequest, NotFound
@@ -91,13 +92,16 @@ class ShareHandler(ApiHandler):
         request = self.decode(ShareRequest)
         job = await self.parts.directory.find(reference)
         self.parts.visibility.require_control(self.principal, job)
-        if job.is_ended:
-            raise Conflict(
-                f"job {job.number} has {job.state.value}; who may read it is settled while it waits or runs"
-            )
-        event = ShareChanged(job_id=job.id, share=Share(request.share), actor=self.principal.id)
-        await self.parts.driver.submit(event)
-        job = await self.parts.directory.find(job.id)
+        share = Share(request.share)
+        if not job.is_ended:
+            with contextlib.suppress(Conflict):  # it has ended just now
+                await self.parts.driver.submit(
+                    ShareChanged(job_id=job.id, share=share, actor=self.principal.id)
+                )
+            job = await self.parts.directory.find(job.id)
+        if job.is_ended and job.spec.share is not share:
+            await asyncio.to_thread(self.parts.store.share_ended, job.id, share)
+            job = await self.parts.directory.find(job.id)
         self.answer(self.parts.views.job(job, self.principal))
 
 
