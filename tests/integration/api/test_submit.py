@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import uuid
+from typing import Any
+
+import msgspec
+import pytest
+from gpucluster.api.client import ApiClient
+from gpucluster.api.errors import (
+    Conflict,
+    GpuclusterError,
+    InvalidRequest,
+    NeverAsAsked,
+    NotFound,
+    NotSupported,
+    TooLarge,
+    VersionMismatch,
+)
+from gpucluster.api.schemas import CHUNK_BYTES, JobSubmission, RoleSubmission
+from gpucluster.model.jobs import InputManifest
+
+from .conftest import Scheduler, command, ended
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def with_inputs(*blobs: bytes, **fields: Any) -> JobSubmission:
+    return JobSubmission(
+        kind="cell",
+        source="x",
+        idempotency_key=uuid.uuid4().hex,
+        roles=[RoleSubmission(gpus=0)],
+        inputs=InputManifest(pickle=sha(blobs[0]), buffers=tuple(map(sha, blobs[1:])), names=("x",)),
+        after=fields.pop("after", []),
+        **fields,
+    )
+
+
+def test_command_runs_and_its_result_is_told(client: ApiClient) -> None:
+    job = client.submit(command("echo out; exit 3", name="three"))
+    assert (job.name, job.mine, job.can_control, job.can_read) == ("three", True, True, True)
+    view = ended(client, job)
+    assert view.state == "failed"
+    assert client.result(job.id).exit_code == 3
+    assert client.job(job.number).id == job.id
+    assert [entry.to_state for entry in client.history(job.id)] == ["pending", "starting", "running", "failed"]
+
+
+def test_source_and_default_name_come_from_the_submission(client: ApiClient) -> None:
+    job = client.submit(command("true"))
+    assert job.name == "/bin/sh -c true"
+    assert client.source(job.id) == "true"
+
+
+def test_same_key_gives_the_same_job_also_after_it_ended(client: ApiClient) -> None:
+    submission = command("true")
+    first = client.submit(submission)
+    assert client.submit(submission).id == first.id
+    ended(client, first)
+    assert client.submit(submission).id == first.id
+
+
+def test_same_key_at_the_same_moment_gives_one_job(scheduler: Scheduler) -> None:
+    submission = command("true")
+    found: list[str] = []
+
+    def submit() -> None:
+        with scheduler.client() as client:
+            found.append(client.submit(submission).id)
+
+    threads = [threading.Thread(target=submit) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 8
+    assert len(set(found)) == 1
+
+
+def test_same_key_with_another_body_is_refused(client: ApiClient) -> None:
+    submission = command("true")
+    client.submit(submission)
+    with pytest.raises(Conflict) as refused:
+        client.submit(msgspec.structs.replace(submission, name="other"))
+    assert refused.value.field == "idempotency_key"
+
+
+def test_secrets_reach_the_task_and_nothing_that_is_stored(scheduler: Scheduler, client: ApiClient) -> None:
+    secret = f"secret-{uuid.uuid4().hex}"
+    script = 'test -n "$API_TOKEN" && printf %s "$API_TOKEN" | sha256sum'
+    job = client.submit(command(script, secret_env={"API_TOKEN": secret}))
+    items = list(client.follow(job.id))
+    output = b"".join(item.payload or b"" for item in items if item.kind == "stdout")
+    assert output.decode().split()[0] == sha(secret.encode())
+    kept = [path for path in scheduler.data.rglob("*") if path.is_file() and path.stat().st_size < 50_000_000]
+    holders = [path for path in kept if secret.encode() in path.read_bytes()]
+    assert [path for path in holders if "secrets" not in path.parts] == []
+    assert secret not in scheduler.said()
+
+
+def test_inputs_that_were_not_uploaded_are_named(client: ApiClient) -> None:
+    with pytest.raises(InvalidRequest, match="1 of 1 blobs were not uploaded") as refused:
+        client.submit(with_inputs(os.urandom(100)))
+    assert refused.value.field == "inputs"
+
+
+def test_inline_blob_with_another_hash_is_refused(client: ApiClient) -> None:
+    data = os.urandom(100)
+    with pytest.raises(InvalidRequest, match="another SHA-256"):
+        client.submit(with_inputs(data), {sha(data): b"something else"})
+
+
+def test_upload_goes_on_where_it_was_cut_off(client: ApiClient) -> None:
+    data = os.urandom(CHUNK_BYTES * 2 + 12345)
+    assert client.blob_status(sha(data)).received_bytes == 0
+    client._call(
+        "PUT",
+        f"/blobs/{sha(data)}",
+        answer=dict,
+        params={"offset": 0, "total": len(data)},
+        content=data[:CHUNK_BYTES],
+    )
+    assert client.blob_status(sha(data)).received_bytes == CHUNK_BYTES
+    assert client.upload({sha(data): memoryview(data)}) == len(data) - CHUNK_BYTES
+    assert client.blob_status(sha(data)).complete
+    assert client.upload({sha(data): data}) == 0
+    assert client.fetch_blob(sha(data)) == data
+
+
+def test_file_is_uploaded_and_fetched_without_standing_in_memory(client: ApiClient, folder: Any) -> None:
+    data = os.urandom(3_000_000)
+    (folder / "in").write_bytes(data)
+    client.upload({sha(data): folder / "in"})
+    client.fetch_blob_to(sha(data), folder / "out")
+    assert (folder / "out").read_bytes() == data
+    assert sorted(path.name for path in folder.iterdir()) == ["in", "out"]
+
+
+def test_upload_with_another_hash_is_thrown_away(client: ApiClient) -> None:
+    wrong = sha(os.urandom(10))
+    with pytest.raises(InvalidRequest, match="does not have the SHA-256"):
+        client.upload({wrong: b"x" * 1000})
+    assert client.blob_status(wrong).received_bytes == 0
+
+
+def test_blob_that_nobody_brought_is_not_found(client: ApiClient) -> None:
+    with pytest.raises(NotFound):
+        client.fetch_blob("0" * 64)
+
+
+def test_dry_run_says_where_it_would_run_and_submits_nothing(client: ApiClient) -> None:
+    before = client.jobs().jobs
+    answer = client.dry_run(command("true", gpus=2))
+    assert answer.starts_now
+    assert [len(task.gpus) for task in answer.placement] == [2]
+    assert answer.queue == client.hello().default_queue
+    assert [job.id for job in client.jobs().jobs] == [job.id for job in before]
+
+
+def test_job_after_another_waits_for_it(client: ApiClient) -> None:
+    first = client.submit(command("sleep 0.5"))
+    second = client.submit(command("true", after=[str(first.number)]))
+    assert second.state == "pending"
+    assert f"job #{first.number}" in (second.waits or "")
+    assert client.why(second.id).code == "dependency"
+    assert ended(client, second).state == "succeeded"
+    assert client.job(first.id).state == "succeeded"
+
+
+BAD = [
+    ({"queue": "nowhere"}, InvalidRequest, "queue"),
+    ({"roles": [RoleSubmission(gpus=-1)]}, InvalidRequest, "gpus"),
+    ({"roles": [RoleSubmission(gpus=0.5)]}, NotSupported, "gpus"),
+    ({"roles": [RoleSubmission(gpus=1e300)]}, InvalidRequest, "gpus"),
+    ({"roles": [RoleSubmission(gpus=9)]}, NeverAsAsked, "gpus"),
+    ({"roles": [RoleSubmission(count=100)]}, NeverAsAsked, "tasks"),
+    ({"roles": [RoleSubmission(count=0)]}, InvalidRequest, "tasks"),
+    ({"roles": [RoleSubmission(count=10**9)]}, InvalidRequest, "tasks"),
+    ({"roles": [RoleSubmission(cpus=-1)]}, InvalidRequest, "cpus"),
+    ({"roles": [RoleSubmission(memory_bytes=-1)]}, InvalidRequest, "memory"),
+    ({"roles": [RoleSubmission(memory_bytes=1 << 59)]}, NeverAsAsked, "memory"),
+    ({"roles": [RoleSubmission(gpu_types=["NO-SUCH"])]}, InvalidRequest, "gpu-type"),
+    ({"roles": []}, InvalidRequest, "roles"),
+    ({"roles": [RoleSubmission(), RoleSubmission()]}, InvalidRequest, "roles"),
+    ({"tier": 0}, NotSupported, "tier"),
+    ({"tier": 7}, InvalidRequest, "tier"),
+    ({"priority": 5}, NotSupported, "priority"),
+    ({"time_limit_s": 0}, InvalidRequest, "time"),
+    ({"time_limit_s": -3}, InvalidRequest, "time"),
+    ({"grace_s": -1}, InvalidRequest, "grace"),
+    ({"retries": -1}, InvalidRequest, "retries"),
+    ({"after": ["999999"]}, InvalidRequest, "after"),
+    ({"after": ["../../etc"]}, InvalidRequest, "after"),
+    ({"env": {"A=B": "x"}}, InvalidRequest, "env"),
+    ({"env": {"A": "x\0y"}}, InvalidRequest, "env"),
+    ({"env": {"A": "x" * 200_000}}, TooLarge, "env"),
+    ({"secret_env": {"PATH": "x"}}, InvalidRequest, "secret_env"),
+    ({"cwd": "not/absolute"}, InvalidRequest, "cwd"),
+    ({"interpreter": "python"}, InvalidRequest, "interpreter"),
+    ({"name": "a\nb"}, InvalidRequest, "name"),
+    ({"name": ""}, InvalidRequest, "name"),
+    ({"outputs": ["not a name"]}, InvalidRequest, "outputs"),
+    ({"mutable_inputs": ["unknown"]}, InvalidRequest, "mutable_inputs"),
+    ({"source": "x" * (5 << 20)}, TooLarge, "source"),
+    ({"key": "with space"}, InvalidRequest, "idempotency_key"),
+    ({"protocol": 99}, VersionMismatch, "protocol"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "error", "field"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_input_is_refused_by_field_and_changes_nothing(
+    client: ApiClient, fields: dict[str, Any], error: type[GpuclusterError], field: str
+) -> None:
+    fields = dict(fields)
+    if "env" in fields:
+        submission = msgspec.structs.replace(command("true"), env=fields["env"])
+    elif "source" in fields:
+        submission = msgspec.structs.replace(command("true"), source=fields["source"])
+    else:
+        submission = command("true", **fields)
+    before = client.status().jobs
+    with pytest.raises(error) as refused:
+        client.submit(submission)
+    assert type(refused.value) is error
+    assert refused.value.field == field
+    assert sum(client.status().jobs.values()) == sum(before.values())
+
+
+def test_unknown_field_is_refused_by_name(client: ApiClient) -> None:
+    class Odd(msgspec.Struct):
+        kind: str = "command"
+        source: str = "x"
+        idempotency_key: str = "k"
+        gpuz: int = 1
+
+    with pytest.raises(InvalidRequest) as refused:
+        client._call("POST", "/jobs", answer=dict, body=Odd())
+    assert refused.value.field == "gpuz"
+
+
+def test_body_that_is_no_json_is_refused(client: ApiClient) -> None:
+    with pytest.raises(InvalidRequest, match="not JSON"):
+        client._call("POST", "/jobs", answer=dict, content=b"{", repeat=False)
+
+
+def test_body_over_the_limit_is_refused_with_its_size(client: ApiClient) -> None:
+    with pytest.raises(TooLarge, match="at most"):
+        client._call("POST", "/jobs", answer=dict, content=b" " * (20 << 20), repeat=False)
+    assert client.hello().protocol
+
+
+@pytest.mark.parametrize("job", ["0", "99999999", "zzz", "0" * 26, "9" * 30])
+def test_job_that_is_not_there_is_not_found(client: ApiClient, job: str) -> None:
+    with pytest.raises(NotFound, match="there is no job"):
+        client.job(job)
+
+
+def test_misspelt_filter_selects_nothing_by_accident(client: ApiClient) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        client._call("GET", "/jobs", answer=dict, params={"stat": "running"})
+    assert refused.value.field == "stat"
+
+
+def test_list_is_paged_newest_first(client: ApiClient) -> None:
+    numbers = [client.submit(command("true")).number for _ in range(5)]
+    first = client.jobs(limit=2)
+    second = client.jobs(limit=2, before=first.next_before)
+    assert [job.number for job in [*first.jobs, *second.jobs]] == sorted(numbers, reverse=True)[:4]
+    assert {job.number for job in client.jobs(ids=[str(numbers[0]), "987654"]).jobs} == {numbers[0]}
+    with pytest.raises(InvalidRequest, match="there is no state"):
+        client.jobs(states=["done"])
