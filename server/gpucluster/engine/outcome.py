@@ -95,7 +95,7 @@ def _not_started(job: Job, options: EngineOptions, start_counts: bool) -> Outcom
         return Outcome(JobState.PENDING, "start_failed", job.reason)
     times = job.start_failures + 1
     if times >= options.start_failures:
-        reason = f"could not start {times} times in a row, the last time: {job.reason}"
+        reason = f"{job.reason} ({times} times in a row)"
         return Outcome(JobState.FAILED, "start_failed", reason, fault="start_failures")
     return Outcome(JobState.PENDING, "start_failed", job.reason, options.backoff_us(times), "start_failures")
 
