@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -27,7 +27,7 @@ from ..engine.protocols import Clock
 from ..model.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
 from . import tables
 from .blob_files import BlobFiles, LocalFiles, RemoteFiles, link_or_copy
-from .database import Database
+from .database import Database, slices
 from .dialect import insert_or_update
 from .folder import DataFolder, explain_os_error, write_new
 
@@ -437,7 +437,7 @@ class _BlobRows:
         owners, stored = tables.blob_owners.c, tables.blobs.c
         found: set[str] = set()
         with self._database.reading() as connection:
-            for some in _slices(hashes):
+            for some in slices(hashes):
                 query = (
                     select(stored.hash)
                     .join(tables.blob_owners, owners.hash == stored.hash)
@@ -455,7 +455,7 @@ class _BlobRows:
     def sizes(self, hashes: list[str]) -> dict[str, int]:
         found: dict[str, int] = {}
         with self._database.reading() as connection:
-            for some in _slices(hashes):
+            for some in slices(hashes):
                 query = select(tables.blobs.c.hash, tables.blobs.c.size).where(tables.blobs.c.hash.in_(some))
                 found.update((blob_hash, size) for blob_hash, size in connection.execute(query))
         return found
@@ -466,13 +466,13 @@ class _BlobRows:
         stored = tables.blobs.c
         old: list[str] = []
         with self._database.reading() as connection:
-            for some in _slices(hashes):
+            for some in slices(hashes):
                 query = select(stored.hash).where(stored.hash.in_(some), stored.last_used_us < before)
                 old += connection.execute(query).scalars()
         if not old:
             return
         with self._database.writing("The use of a blob could not be noted") as connection:
-            for some in _slices(old):
+            for some in slices(old):
                 connection.execute(
                     update(tables.blobs).where(stored.hash.in_(some)).values(last_used_us=now_us)
                 )
@@ -551,7 +551,3 @@ def _write_all(descriptor: int, offset: int, data: bytes) -> None:
     while view:
         written = os.pwrite(descriptor, view, offset)
         offset, view = offset + written, view[written:]
-
-
-def _slices(values: list[str], size: int = 500) -> Iterator[list[str]]:
-    return (values[start : start + size] for start in range(0, len(values), size))

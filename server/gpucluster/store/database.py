@@ -6,6 +6,7 @@ import contextlib
 import sqlite3
 import threading
 from collections.abc import Iterator
+from typing import TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
@@ -14,6 +15,16 @@ from ..model.errors import Unavailable
 from .dialect import Sqlite
 
 _FAILURES = (SQLAlchemyError, sqlite3.Error, OSError, OverflowError, UnicodeError)
+
+
+T = TypeVar("T")
+#: Values of one IN (…) list; databases limit how many parameters a statement takes.
+_IN_LIMIT = 500
+
+
+def slices(values: list[T]) -> Iterator[list[T]]:
+    """The values in lists short enough for one IN (…)."""
+    return (values[start : start + _IN_LIMIT] for start in range(0, len(values), _IN_LIMIT))
 
 
 class Superseded(Unavailable):

@@ -13,7 +13,16 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from ..engine.protocols import ChangeSet, Recovered
 from ..model.errors import Unavailable
-from ..model.jobs import Attempt, InputManifest, Progress, ResultManifest, Task
+from ..model.jobs import (
+    Attempt,
+    InputManifest,
+    Progress,
+    ResultManifest,
+    Task,
+    TaskExit,
+    TaskPlacement,
+    TaskState,
+)
 from . import tables
 from .codec import encode_progress
 from .database import Database
@@ -36,6 +45,7 @@ from .rows import (
 #: Step reports kept of one attempt: between half of it and all of it, evenly, and always the first and the last.
 STEPS_KEPT = 1000
 
+_StoredTask = tuple[TaskPlacement, TaskState, TaskExit | None]
 _WHAT = "The change could not be stored"
 
 
@@ -54,7 +64,7 @@ class SqlJournal:
         self._database = database
         self._queries = queries
         self._statements = _Statements(database.dialect.kind)
-        self._stored_tasks: dict[str, list[tuple[Any, ...]]] = {}
+        self._stored_tasks: dict[str, list[_StoredTask]] = {}
         self._steps_seen: dict[str, int] = {}
 
     def commit(self, changes: ChangeSet) -> None:
@@ -138,13 +148,13 @@ class _Transaction:
     def __init__(
         self,
         statements: _Statements,
-        stored_tasks: dict[str, list[tuple[Any, ...]]],
+        stored_tasks: dict[str, list[_StoredTask]],
         steps_seen: dict[str, int],
     ) -> None:
         self._statements = statements
         self._stored_before = stored_tasks
         self._seen_before = steps_seen
-        self.stored_tasks: dict[str, list[tuple[Any, ...]]] = {}
+        self.stored_tasks: dict[str, list[_StoredTask]] = {}
         self.steps_seen: dict[str, int] = {}
 
     def write(self, connection: Connection, changes: ChangeSet) -> None:
@@ -213,13 +223,25 @@ class _Transaction:
         connection.execute(self._statements.blob_owner, rights)
 
     def _changed_tasks(self, attempt: Attempt) -> list[Task]:
-        """Tasks that the store does not hold as they are now. Their parts are immutable, so comparing them is cheap."""
-        now = [(task.placement, task.state, task.exit) for task in attempt.tasks]
+        """Tasks that the store does not hold as they are now.
+
+        Their parts are immutable, so they are compared by identity: of a gang of thousands one change costs little.
+        """
         before = self._stored_before.get(attempt.id, [])
-        self.stored_tasks[attempt.id] = now
-        if len(before) != len(now):
+        if len(before) != len(attempt.tasks):
+            self.stored_tasks[attempt.id] = [
+                (task.placement, task.state, task.exit) for task in attempt.tasks
+            ]
             return attempt.tasks
-        return [task for task, old, new in zip(attempt.tasks, before, now, strict=True) if old != new]
+        now = before.copy()
+        changed: list[Task] = []
+        for place, task in enumerate(attempt.tasks):
+            placement, state, ended = before[place]
+            if task.placement is not placement or task.state is not state or task.exit is not ended:
+                now[place] = (task.placement, task.state, task.exit)
+                changed.append(task)
+        self.stored_tasks[attempt.id] = now
+        return changed
 
     def _write_refs(self, connection: Connection, refs: list[tuple[str, str, str]]) -> None:
         if refs:

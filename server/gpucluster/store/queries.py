@@ -14,11 +14,9 @@ from ..model.jobs import ENDED_STATES, Attempt, Job, JobState, Progress, Task
 from ..model.queues import QueueSpec
 from . import tables
 from .codec import decode_progress
-from .database import Database
+from .database import Database, slices
 from .rows import Row, attempt_of, event_of, history_of, job_of, queue_of, task_of
 
-#: Values of one IN (…) list; databases limit how many parameters a statement takes.
-_IN_LIMIT = 500
 _ENDED = [state.value for state in ENDED_STATES]
 _OPEN = [state.value for state in JobState if state not in ENDED_STATES]
 T = TypeVar("T")
@@ -192,7 +190,7 @@ def _jobs(connection: Connection, query: Any) -> list[Job]:
     wanted = [row["attempt_id"] for row in rows if row["attempt_id"]]
     attempts = {
         attempt.id: attempt
-        for some in _slices(wanted)
+        for some in slices(wanted)
         for attempt in _attempts(connection, select(tables.attempts).where(tables.attempts.c.id.in_(some)))
     }
     return [job_of(row, attempts.get(row["attempt_id"])) for row in rows]
@@ -201,7 +199,7 @@ def _jobs(connection: Connection, query: Any) -> list[Job]:
 def _attempts(connection: Connection, query: Any) -> list[Attempt]:
     rows: Sequence[Row] = connection.execute(query).mappings().all()
     by_attempt: dict[str, list[Task]] = {row["id"]: [] for row in rows}
-    for some in _slices(list(by_attempt)):
+    for some in slices(list(by_attempt)):
         tasks = select(tables.tasks).where(tables.tasks.c.attempt_id.in_(some)).order_by(tables.tasks.c.rank)
         for row in connection.execute(tasks).mappings():
             by_attempt[row["attempt_id"]].append(task_of(row))
@@ -210,7 +208,7 @@ def _attempts(connection: Connection, query: Any) -> list[Attempt]:
 
 def _states(connection: Connection, job_ids: list[str]) -> dict[str, JobState]:
     found: dict[str, JobState] = {}
-    for some in _slices(job_ids):
+    for some in slices(job_ids):
         query = select(tables.jobs.c.id, tables.jobs.c.state).where(tables.jobs.c.id.in_(some))
         found.update((job_id, JobState(state)) for job_id, state in connection.execute(query))
     return found
@@ -218,10 +216,6 @@ def _states(connection: Connection, job_ids: list[str]) -> dict[str, JobState]:
 
 def _meta(connection: Connection) -> dict[str, str]:
     return {key: value for key, value in connection.execute(select(tables.meta))}
-
-
-def _slices(values: list[T]) -> Iterable[list[T]]:
-    return (values[start : start + _IN_LIMIT] for start in range(0, len(values), _IN_LIMIT))
 
 
 def _spread(values: Sequence[T], limit: int) -> list[T]:
