@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,6 +15,7 @@ from .cli_text import (
     Glyphs,
     duration_text,
     facts,
+    listed,
     local_time,
     number_text,
     plural,
@@ -303,13 +305,10 @@ def placement_text(tasks: Sequence[tuple[str, Sequence[int]]]) -> str:
 
 def dry_run(view: DryRun) -> RenderableType:
     pairs: list[tuple[str, str | Text]] = [("Queue", view.queue)]
-    for role in view.roles:
-        pairs.append(
-            (
-                "Tasks",
-                ", ".join(f"{name} {value}" for name, value in role.items() if value not in (None, "", [])),
-            )
-        )
+    pairs += [
+        ("Tasks" if len(view.roles) == 1 else f"Tasks {role['name']}", _role_text(role))
+        for role in view.roles
+    ]
     if view.placement:
         pairs.append(
             ("Would run on", placement_text([(task.node, task.gpu_indices) for task in view.placement]))
@@ -318,6 +317,18 @@ def dry_run(view: DryRun) -> RenderableType:
         pairs.append(("To upload", size_text(view.uploads_bytes)))
     pairs.append(("Starts", view.sentence))
     return Group(facts(pairs), Text("Nothing was submitted.", "dim"))
+
+
+def _role_text(role: dict[str, Any]) -> str:
+    """One task role of a dry run, in the units that people use (the wire has those of the scheduler)."""
+    types = " or ".join(role.get("gpu_types") or ())
+    parts = [
+        plural(role.get("gpus", 0) / WHOLE_GPU, f"{types} GPU".strip()),
+        plural(role.get("cpus", 0) / WHOLE_CPU, "CPU core"),
+        f"{size_text(role.get('memory', 0))} of memory",
+    ]
+    count = role.get("count", 1)
+    return f"{'' if count == 1 else f'{count}, each with '}{listed(parts)}"
 
 
 def is_ended(view: JobView) -> bool:
