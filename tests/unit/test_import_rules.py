@@ -67,7 +67,7 @@ def needed_room(name: str) -> str | None:
         return None
     if parts[1] == "engine" and len(parts) > 2 and parts[2] in CONTRACT:
         return "engine:contract"
-    return parts[1]
+    return "cli" if parts[1].startswith("cli") else parts[1]
 
 
 @pytest.mark.parametrize("path", modules(SERVER), ids=lambda path: str(path.relative_to(SERVER)))
