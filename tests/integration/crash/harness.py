@@ -116,7 +116,7 @@ class Submitter(threading.Thread):
             command=[sys.executable, "-c", TASK, str(self.witness), key, str(seconds)],
             roles=[RoleSubmission(count=tasks, gpus=self.random.choice([0, 1, 1, 2]))],
             idempotency_key=key,
-            retries=100_000,
+            retries=1000,
             grace_s=1.0,
             cwd=str(self.witness),
             env={"PATH": os.environ["PATH"]},
@@ -138,6 +138,7 @@ class Killer:
         self.scheduler = scheduler
         self.random = random.Random(seed)
         self.kills: Counter[str] = Counter()
+        self._scheduler_may_die_at = 0.0
 
     def kill_one(self) -> None:
         kinds: list[tuple[str, Callable[[], bool]]] = [
@@ -153,9 +154,16 @@ class Killer:
             self.kills[name] += 1
 
     def _kill_scheduler(self) -> bool:
+        """Sometimes while it starts, mostly while it works: it lives for a random time of up to 3 s."""
+        if time.monotonic() < self._scheduler_may_die_at:
+            return False
         self.scheduler.kill()
         time.sleep(self.random.choice([0, 0, 0.1, 0.5]))
         self.scheduler.start()
+        life_s = self.random.choice(
+            [self.random.uniform(0, 0.6), self.random.uniform(0.6, 3.0), self.random.uniform(0.6, 3.0)]
+        )
+        self._scheduler_may_die_at = time.monotonic() + life_s
         return True
 
     def _kill_pid_in(self, name: str) -> bool:

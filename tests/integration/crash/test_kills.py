@@ -83,7 +83,7 @@ def check(scheduler: Scheduler, acknowledged: dict[str, str], witness: Path) -> 
             assert str(view.attempts_made) in last, told
             output = b"".join(item.payload or b"" for item in client.log(job_id) if item.kind == "stdout")
             assert output.endswith(b"working\ndone\n"), told
-        assert not client.jobs(state=["pending", "starting", "running", "stopping"]).jobs
+        assert not client.jobs(states=["pending", "starting", "running", "stopping"]).jobs
         used = {queue.name: queue.used for queue in client.queues() if any(queue.used.values())}
         assert not used, "all has ended, and the books still count something as used"
     deadline = time.monotonic() + 30
