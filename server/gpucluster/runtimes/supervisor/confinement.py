@@ -131,7 +131,7 @@ class Confinement:
         """A group of its own for the tree, limited or not: one that can freeze and kill it as a whole."""
         if self.tree_group is not None:
             return
-        for parent in (places.v2, places.v1.get("freezer")):
+        for parent in (places.v1.get("freezer"), places.v2):
             if parent is None or not os.access(parent, os.W_OK):
                 continue
             with contextlib.suppress(OSError):
@@ -140,22 +140,32 @@ class Confinement:
                     self.tree_group = group
                     return
 
-    def enter(self, pid: int) -> None:
-        """Put a process (one that waits, without children) into the groups; a limit that refuses it is named in `means`."""
-        for group in list(self.groups):
-            try:
-                cgroups.write(f"{group}/cgroup.procs", str(pid))
-            except OSError as error:
-                self._give_up(group, error)
+    def enter(self) -> list[tuple[str, str]]:
+        """Put this process (without threads or children so far) into the groups; returns those that refused it, and why.
 
-    def _give_up(self, group: str, error: OSError) -> None:
+        The one who stays behind is told, to `give_up` them too. It is the process itself that enters, by its thread
+        where the hierarchy allows that: for any other way in, the kernel waits for every CPU of the machine.
+        """
+        refused = []
+        for group in list(self.groups):
+            tasks = f"{group}/tasks"
+            try:
+                cgroups.write(tasks if os.path.exists(tasks) else f"{group}/cgroup.procs", "0")
+            except OSError as error:
+                why = f"{error.strerror} ({group})"
+                refused.append((group, why))
+                self.give_up(group, why)
+        return refused
+
+    def give_up(self, group: str, why: str) -> None:
+        """The limits that the group was to keep are kept otherwise, or not at all; `means` says so."""
         self.groups.remove(group)
         cgroups.remove([group], patience_s=0)
         if self.tree_group == group:
             self.tree_group = None
         for name in [name for name, own in self._group_of.items() if own == group]:
             del self._group_of[name]
-            self.means[name] = self._without_groups(name, f"{error.strerror} ({group})")
+            self.means[name] = self._without_groups(name, why)
 
     def set_rlimits(self) -> None:
         """In the worker, before it runs anything: the limits that no group keeps."""

@@ -18,7 +18,6 @@ import platform
 import signal
 import socket
 import struct
-import sys
 import traceback
 from typing import Any
 
@@ -121,21 +120,8 @@ def _become_supervisor(task_dir: str, control_fd: int | None, is_warm: bool, wri
         os.write(writer, _PID.pack(os.getpid()))
         keep = {0, 1, 2} if control_fd is None else {0, 1, 2, control_fd}
         close_descriptors(keep)
-        _redirect_stdio(os.path.join(task_dir, "supervisor.err"))
         code = supervise(task_dir, control_fd, is_warm=is_warm)
     except BaseException:
-        traceback.print_exc(file=sys.stderr)
+        traceback.print_exc()
     finally:
-        with contextlib.suppress(BaseException):
-            sys.stderr.flush()
         os._exit(code)
-
-
-def _redirect_stdio(error_path: str) -> None:
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, 0)
-    os.dup2(null, 1)
-    os.close(null)
-    errors = os.open(error_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.dup2(errors, 2)
-    os.close(errors)

@@ -86,6 +86,8 @@ def _child(
         processes.die_with_parent(parent)
         _reset_signals(for_python=is_warm)
         _arrange_descriptors(wanted)
+        for group, why in confinement.enter():
+            _tell({"refused": group, "why": why})
         if os.read(_GATE_FD, 1) != b"1":
             os._exit(127)
         os.close(_GATE_FD)
@@ -95,12 +97,17 @@ def _child(
         else:
             _execute(task_dir, spec, env)
     except _StartProblem as problem:
-        os.write(_STATUS_FD, json.dumps(problem.args[0]).encode())
+        _tell({"problem": str(problem)})
     except BaseException as error:
         with contextlib.suppress(OSError):
-            os.write(_STATUS_FD, json.dumps(f"{type(error).__name__}: {error}").encode())
+            _tell({"problem": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(code)
+
+
+def _tell(what: dict[str, str]) -> None:
+    """One line to the supervisor about the start; it reads them when the status pipe closes."""
+    os.write(_STATUS_FD, json.dumps(what).encode() + b"\n")
 
 
 class _StartProblem(Exception):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import sys
 import time
 import traceback
 from typing import Any
@@ -33,7 +33,7 @@ def main(task_dir: str, control_fd: int | None = None, *, is_warm: bool = False)
         supervisor = Supervisor(task_dir, _read_spec(task_dir), _take_secrets(task_dir), control_fd, is_warm)
         supervisor.run()
     except Exception as error:
-        traceback.print_exc(file=sys.stderr)
+        _keep_traceback(task_dir)
         _end_badly(task_dir, error)
         return 70
     return 0
@@ -64,6 +64,14 @@ def _take_secrets(task_dir: str) -> dict[str, str]:
     return secrets if isinstance(secrets, dict) else {}
 
 
+def _keep_traceback(task_dir: str) -> None:
+    with (
+        contextlib.suppress(OSError),
+        open(os.path.join(task_dir, "supervisor.err"), "a", encoding="utf-8") as file,
+    ):
+        traceback.print_exc(file=file)
+
+
 def _end_badly(task_dir: str, error: Exception) -> None:
     """A fault of ours or of the machine: nothing of the task may be left, and the agent is told."""
     while processes.kill_round(lambda every: processes.descendants([os.getpid()], every)):
@@ -79,7 +87,5 @@ def _end_badly(task_dir: str, error: Exception) -> None:
     }
     if not has_run:
         outcome.update(never_ran=True, retry=isinstance(error, OSError))
-    try:
+    with contextlib.suppress(OSError):  # then the free lock tells that we died
         folder.write_json(exit_path, outcome)
-    except OSError:
-        traceback.print_exc(file=sys.stderr)

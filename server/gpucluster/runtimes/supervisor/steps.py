@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -17,8 +18,9 @@ class StepLog:
     """Appends reports and pushes them with `end`, the offset behind their line, by which an agent knows what it has seen."""
 
     def __init__(self, path: str, rank: int, push: Callable[[dict[str, Any]], None]) -> None:
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        self.size = os.fstat(self._descriptor).st_size
+        self._path = path
+        self._descriptor = -1  # opened with the first report: most tasks have none
+        self.size = 0
         self._rank = rank
         self._push = push
         self._allowance = float(_BURST)
@@ -35,17 +37,21 @@ class StepLog:
         report = {**report, "step": step, "rank": self._rank}
         report["time_us"] = int(report.get("time_us") or time.time_ns() // 1000)
         line = json.dumps(report).encode() + b"\n"
-        try:
-            written = os.write(self._descriptor, line)
-            if written < len(line):
-                os.ftruncate(self._descriptor, self.size)
-        except OSError:
-            written = 0
-        if written == len(line):
-            self.size += len(line)
+        with contextlib.suppress(OSError):  # a full disk: the agents that listen are told all the same
+            self._write(line)
         self._held_back = {**report, "event": "step", "end": self.size}
         self.push_due()
         return True
+
+    def _write(self, line: bytes) -> None:
+        if self._descriptor < 0:
+            self._descriptor = os.open(
+                self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
+        if os.write(self._descriptor, line) < len(line):
+            os.ftruncate(self._descriptor, self.size)
+            return
+        self.size += len(line)
 
     def push_due(self) -> float | None:
         """Push the newest report if its time has come; returns in how many seconds it will, None when none waits."""

@@ -171,7 +171,6 @@ class Supervisor:
             return
         self._env = {}
         self._worker = worker
-        self.confinement.enter(worker.pid)
         try:
             folder.write_json(self._path(protocol.WORKER), self._worker_record(worker.pid))
         except OSError as error:
@@ -203,21 +202,29 @@ class Supervisor:
         self._enter(WRITING)
 
     def _on_start_status(self) -> None:
-        """The worker tells what hinders it, or closes this pipe because it begins."""
+        """The worker tells what went wrong on its way to its program, and closes this pipe when it begins."""
         worker = self._worker
         assert worker is not None
-        with contextlib.suppress(BlockingIOError):
-            data = os.read(worker.status, 64 << 10)
-            self._selector.unregister(worker.status)
-            os.close(worker.status)
-            if data:
-                self._start_problem = json.loads(data)
-                self._outcome = {"never_ran": True, "retry": False}
-            elif self.spec["kind"] == "command" and not self._has_ended():
-                self._up({})
+        while True:
+            try:
+                data = os.read(worker.status, 64 << 10)
+            except BlockingIOError:
+                return
+            if not data:
+                break
+            for line in data.splitlines():
+                self._on_start_trouble(json.loads(line))
+        self._selector.unregister(worker.status)
+        os.close(worker.status)
+        if self.spec["kind"] == "command" and self._start_problem is None:
+            self._up({})
 
-    def _has_ended(self) -> bool:
-        return self._status is not None
+    def _on_start_trouble(self, what: dict[str, str]) -> None:
+        if "refused" in what:
+            self.confinement.give_up(what["refused"], what["why"])
+        else:
+            self._start_problem = what["problem"]
+            self._outcome = {"never_ran": True, "retry": False}
 
     def _up(self, details: dict[str, Any]) -> None:
         if self.is_up:
