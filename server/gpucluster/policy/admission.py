@@ -42,7 +42,12 @@ def _check_form(spec: JobSpec) -> None:
     for role in spec.roles:
         _check_role_form(role)
     if spec.task_count > MOST_TASKS:
-        raise InvalidRequest("tasks", f"{spec.task_count} tasks are more than a job may have ({MOST_TASKS})")
+        reason = f"{spec.task_count} tasks are more than a job may have"
+        raise InvalidRequest("tasks", reason, f"Ask for at most {MOST_TASKS}.")
+    if len({role.name for role in spec.roles}) < len(spec.roles):
+        raise InvalidRequest(
+            "roles", "two task roles have the same name", "Give each role a name of its own."
+        )
     if spec.tier not in (0, 1, 2):
         raise InvalidRequest("tier", f"{spec.tier} is not a tier", "Tiers are 0, 1 and 2; ask for 1.")
     if spec.tier != 1:
