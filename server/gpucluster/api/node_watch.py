@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -20,9 +21,11 @@ from .config import ClusterConfig
 
 INTERVAL_S = 5.0
 
+log = logging.getLogger("gpucluster.nodes")
+
 
 class NodeWatch:
-    """The inventory of a running scheduler. `open` first, then `run` until it is cancelled, then `close`."""
+    """The inventory of a running scheduler. `open` first, then `start`, at the end `close`."""
 
     def __init__(
         self, config: ClusterConfig, interval_s: float = INTERVAL_S, inventory: Inventory | None = None
@@ -31,10 +34,11 @@ class NodeWatch:
         # What is ours, as of the start of a look: read by the thread while the loop goes on. None = not known yet.
         self._attempts: frozenset[str] | None = None
         self._held: frozenset[str] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._inventory = inventory or Inventory(config.nodes, is_ours=self.is_ours, holds=self.holds)
 
     def open(self) -> list[Node]:
-        """The nodes as found. Before the first look of `run` the attempts are not known yet: whatever bears a task's mark
+        """The nodes as found. Before the first look the attempts are not known yet: whatever bears a task's mark
         counts as ours then.
         """
         return self._inventory.open()
@@ -43,14 +47,27 @@ class NodeWatch:
     def notes(self) -> list[str]:
         return self._inventory.notes
 
-    def close(self) -> None:
-        self._inventory.close()
+    def start(self, state: Callable[[], ClusterState], post: Callable[[EngineEvent], None]) -> None:
+        """Begin to look. `state` is read and `post` is called on the loop only. Declared nodes do not change."""
+        if self._inventory.detected is not None:
+            self._looking = asyncio.create_task(self._run(state, post))
 
-    async def run(self, state: Callable[[], ClusterState], post: Callable[[EngineEvent], None]) -> None:
-        """`state` is read and `post` is called on the loop only."""
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._looking
+        await asyncio.to_thread(self._inventory.close)
+
+    async def _run(self, state: Callable[[], ClusterState], post: Callable[[EngineEvent], None]) -> None:
         while True:
             self._know(state())
-            for node in await asyncio.to_thread(self._inventory.refresh):
+            try:
+                changed = await asyncio.to_thread(self._inventory.refresh)
+            except Exception:
+                log.exception("the GPUs could not be looked at; it is tried again")
+                changed = []
+            for node in changed:
                 post(NodeChanged(_with_health_of(node, state().nodes)))
             await asyncio.sleep(self._interval_s)
 

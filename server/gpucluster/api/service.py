@@ -28,7 +28,6 @@ from ..model.events import PublishedEvent
 from ..model.ids import make_id
 from ..model.jobs import ENDED_STATES
 from ..model.topology import Node
-from ..nodes.inventory import discover
 from ..store import Store
 from ..store.database import Superseded
 from . import discovery
@@ -40,6 +39,7 @@ from .directory import JobDirectory
 from .discovery import RuntimeInfo
 from .feed import EventFeed
 from .housekeeping import Housekeeping
+from .node_watch import NodeWatch
 from .orders import OrderMaker
 from .ownership import DataFolderOwnership
 from .schemas import PROTOCOL_MAX, PROTOCOL_MIN
@@ -89,6 +89,7 @@ class Service:
         self._activity = Activity()
         self._streams = Streams()
         self._notes: list[str] = []
+        self._watch = NodeWatch(config)
         self._stop = asyncio.Event()
         self._stop_reason = ""
 
@@ -114,8 +115,8 @@ class Service:
     async def _serve(self, stack: contextlib.AsyncExitStack, ownership: DataFolderOwnership) -> None:
         store = await asyncio.to_thread(Store.open, self.folder, self._clock)
         stack.callback(store.close)
-        nodes, notes = await asyncio.to_thread(discover, self.config)
-        self._notes += notes
+        stack.push_async_callback(self._watch.close)
+        nodes = await asyncio.to_thread(self._watch.open)
         backend = LocalBackend(
             data_dir=str(self.folder),
             runtime_dir=str(self._runtime),
@@ -138,6 +139,7 @@ class Service:
         )
         stack.push_async_callback(housekeeping.close)
         housekeeping.start(self.config.idle_after_s(self.embedded))
+        self._watch.start(lambda: driver.engine.state, driver.post)
         log.info("listening at %s; %s", info.address, _how_it_stands(driver))
         await self._stop.wait()
         ownership.withdraw()
@@ -234,7 +236,7 @@ class Service:
             streams=self._streams,
             log=log,
             request_stop=self.request_stop,
-            notes=lambda: [*self._notes, *([driver.trouble] if driver.trouble else [])],
+            notes=lambda: [*self._watch.notes, *self._notes, *([driver.trouble] if driver.trouble else [])],
         )
 
     # ---- the socket

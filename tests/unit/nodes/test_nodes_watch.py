@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import subprocess
 import sys
@@ -67,13 +66,12 @@ class Watched:
             if condition(event.node):
                 arrived.set()
 
-        running = asyncio.create_task(self.watch.run(lambda: self.state, post))
+        self.watch.start(lambda: self.state, post)
         try:
             await asyncio.wait_for(arrived.wait(), 30)
         finally:
-            running.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await running
+            await self.watch.close()
+            self.watch._inventory.open()  # closed with the watch; the next run looks again
 
 
 def test_mark_of_a_task_is_read_from_its_process(task_process):
