@@ -77,7 +77,7 @@ def _reason(ending: Ending, code: int, number: int | None, oom: bool) -> str | N
     if ending.start_problem is not None:
         return ending.start_problem
     if ending.stop_cause is not None and ending.killed_after_grace:
-        return f"stopped ({ending.stop_cause}): killed after a grace of {ending.grace_s:g} s"
+        return f"stopped ({ending.stop_cause}): killed after a grace of {round(ending.grace_s, 1):g} s"
     if oom:
         return f"out of memory: limit {human_bytes(ending.memory_limit or 0)}"
     if ending.stop_cause is not None:
