@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -41,7 +42,8 @@ def bind_results(
 
     A name that cannot be made here, because its module is missing for example, stays as it was and is told in `missing`;
     it does not keep the others. `home` is the namespace in which functions that come back live: by default that of the
-    running IPython, else `user_ns`. Raises CannotLoad when the result as a whole is damaged.
+    running IPython, else `user_ns` if it is a module's, else that of `__main__`. Raises CannotLoad when the result as a
+    whole is damaged.
     """
     namespace.bind(_home(user_ns) if home is None else home)
     values: dict[str, Any] = {}
@@ -75,13 +77,15 @@ def _home(user_ns: MutableMapping[str, Any]) -> Any:
     from IPython.core.getipython import get_ipython
 
     shell = get_ipython()
-    return user_ns if shell is None else shell.user_ns
+    if shell is not None:
+        return shell.user_ns
+    return user_ns if "__name__" in user_ns else sys.modules["__main__"].__dict__
 
 
 def _other_names(ns: Mapping[str, Any], name: str, values: Mapping[str, Any]) -> list[str]:
     """Names that stand for the very object that `name` stood for: after the cell they stand for the changed one."""
     old = ns.get(name)
-    if old is None or isinstance(old, (int, float, str, bytes)):
+    if old is None or isinstance(old, (int, float, complex, str, bytes, tuple, frozenset)):
         return []
     return [
         other

@@ -20,36 +20,13 @@ FILENAME = "<cell>"
 #: Magics whose text is Python that runs in the notebook's namespace, and such whose names stay inside it.
 _INLINE = frozenset({"time", "prun", "capture", "memit", "mprun", "lprun"})
 _APART = frozenset({"timeit"})
-#: Options with a value, of the magics above.
-_OPTION_WITH_VALUE = re.compile(r"-[nrltTsDRfmc](?:\s+|(?=\S))\S+\s*|--?[A-Za-z][\w-]*\s*")
+#: One option of the magics above, with its value.
+_OPTION = re.compile(r"-[nrpltTsDRfmc](?:\s+|(?=\S))\S+\s*|--?[A-Za-z][\w-]*\s*")
 #: Cell magics whose text is not Python, or runs in a process of its own.
-NOT_PYTHON = frozenset(
-    {
-        "bash",
-        "sh",
-        "script",
-        "system",
-        "sx",
-        "!",
-        "cmd",
-        "html",
-        "HTML",
-        "javascript",
-        "js",
-        "markdown",
-        "latex",
-        "svg",
-        "SVG",
-        "perl",
-        "ruby",
-        "python",
-        "python2",
-        "python3",
-        "pypy",
-        "writefile",
-        "file",
-    }
-)
+NOT_PYTHON = frozenset((
+    "bash", "sh", "script", "system", "sx", "!", "cmd", "html", "HTML", "javascript", "js", "markdown",
+    "latex", "svg", "SVG", "perl", "ruby", "python", "python2", "python3", "pypy", "writefile", "file",
+))  # fmt: skip
 
 
 class MagicCall(NamedTuple):
@@ -93,8 +70,8 @@ def parse(source: str, transform: Transform | None = None, first_line: int = 1) 
             compile(tree, FILENAME, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     except SyntaxError as error:
         raise _as_seen(error, source, text, first_line) from None
-    except ValueError as error:  # null bytes
-        raise SyntaxError(str(error), (FILENAME, first_line, 1, source.partition("\n")[0])) from None
+    except ValueError as error:  # null bytes, in Python 3.10
+        raise _as_seen(SyntaxError(str(error)), source, text, first_line) from None
     inliner = _Inliner(transform)
     return Parsed(inliner.visit(tree), inliner.magics)
 
@@ -106,8 +83,9 @@ def _as_seen(error: SyntaxError, source: str, text: str, first_line: int) -> Syn
     def seen(line: int) -> int:
         return _line_before(line, typed, read) + first_line - 1
 
-    if error.lineno is None:
-        return error
+    if error.lineno is None:  # null bytes
+        number = source[: source.find("\0") + 1].count("\n")
+        return SyntaxError(error.msg, (FILENAME, first_line + number, 1, typed[number]))
     line = seen(error.lineno)
     message = re.sub(r"(?<=on line )\d+", lambda match: str(seen(int(match[0]))), error.msg)
     shown = typed[line - first_line] if 0 <= line - first_line < len(typed) else error.text
@@ -166,7 +144,7 @@ class _Inliner(ast.NodeTransformer):
         self.magics += inner.magics
         body = inner.tree.body
         if name == "capture":
-            body = [*_assignment(_OPTION_WITH_VALUE.sub("", magic.arguments[1]).strip()), *body]
+            body = [*_assignment(_OPTION.sub("", magic.arguments[1]).strip()), *body]
         if name in _APART:
             body = _called_function(body)
         for statement in body:
@@ -177,13 +155,14 @@ class _Inliner(ast.NodeTransformer):
 
     def _code_in(self, magic: MagicCall) -> list[str]:
         name, line, *rest = magic.arguments
-        first = "" if name == "capture" else _without_options(line)
-        return [first, *rest]
+        if name == "capture":
+            return ["", *rest]
+        return [line if name == "time" else _without_options(line), *rest]
 
 
 def _without_options(line: str) -> str:
     line = line.lstrip()
-    while line.startswith("-") and (match := _OPTION_WITH_VALUE.match(line)):
+    while line.startswith("-") and (match := _OPTION.match(line)):
         line = line[match.end() :]
     return line
 

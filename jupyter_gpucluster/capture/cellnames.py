@@ -34,6 +34,11 @@ class CellNames:
     stars: tuple[str, ...] = ()
 
     @property
+    def may_get_names(self) -> bool:
+        """Whether names may come to be in the cell that its code does not show."""
+        return bool(self.stars) or any(place.brings and place.names is None for place in self.hidden)
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """A sentence for each place where names hide, whether or not the notebook holds them."""
         return tuple(describe_hidden(place, place.names) for place in self.hidden)

@@ -113,7 +113,7 @@ class _Collector:
             return False
         if name not in self._ns:
             is_known = hasattr(builtins, name) or name in _IPYTHON_NAMES or name == "Out"
-            if not (is_known or self._cell.stars or name in self._cell.perhaps):
+            if not (is_known or name in self._cell.perhaps or self._cell.may_get_names):
                 self._warn(f"{name} is not defined, neither in this notebook nor in the cell")
             return False
         return not self._is_ipythons_own(name)
@@ -129,12 +129,16 @@ class _Collector:
             self._warn(f"{name} is this notebook's own history and was not sent; --in {name} adds it")
         return True
 
-    def _add(self, name: str) -> None:
+    def _add(self, name: str, *, surely: bool = False) -> None:
+        """`surely`: it goes with a function in any case, so it must be allowed to."""
         value = self._ns[name]
         keys = self._cell.subscripts.get(name, {None})
         if name == "Out" and None not in keys and isinstance(value, dict):
             value = {key: value[key] for key in keys if key in value}
         reason = credential_in(name, value) if name not in self._include else None
+        if reason is not None and name in self._cell.perhaps and not surely:
+            self._warn(f"{name} was not sent: it looks like a credential ({reason}); --in {name} sends it")
+            return
         if reason is not None:
             raise InvalidRequest(
                 name,
@@ -156,7 +160,8 @@ class _Collector:
             for used in (*names.reads, *names.writes):
                 if used in self._ns and used not in self._objects and not self._is_ipythons_own(used):
                     self._add(used)
-                    self._add_what_uses(used, self._objects[used])
+                    if used in self._objects:
+                        self._add_what_uses(used, self._objects[used])
 
     def _warn(self, text: str) -> None:
         self._warnings.setdefault(text)
@@ -189,7 +194,7 @@ class _Collector:
             if not found:
                 return pickled
             for name in found:
-                self._add(name)
+                self._add(name, surely=True)
                 self._add_what_uses(name, self._objects[name])
             self.check_size()
 

@@ -16,65 +16,23 @@ from typing import Any
 _TEXT_LIMIT = 16_384
 _PARTS_LIMIT = 200
 
-_WORDS = frozenset(
-    {
-        "password",
-        "passwd",
-        "passphrase",
-        "pwd",
-        "secret",
-        "credential",
-        "credentials",
-        "apikey",
-        "accesskey",
-        "privatekey",
-        "secretkey",
-    }
-)
-_PAIRS = frozenset(
-    (
-        "api key",
-        "access key",
-        "private key",
-        "secret key",
-        "auth key",
-        "account key",
-        "license key",
-        "api token",
-    )
-)
+_WORDS = frozenset((
+    "password", "passwd", "passphrase", "pwd", "secret", "credential", "credentials", "apikey",
+    "accesskey", "privatekey", "secretkey",
+))  # fmt: skip
+_PAIRS = frozenset((
+    "api key", "access key", "private key", "secret key", "auth key", "account key", "license key", "api token",
+))  # fmt: skip
+#: A name that ends so speaks about a credential and holds none: `password_file`, `token_type`.
+_ABOUT = frozenset((
+    "name", "names", "file", "path", "dir", "env", "var", "url", "endpoint", "field", "column", "id", "ids", "type", "kind",
+    "header", "prompt", "hint", "label", "policy", "pattern", "len", "length", "count", "limit", "class", "level",
+))  # fmt: skip
 #: "token" is also a word of language models: behind these it is no credential.
-_TOKEN_OF_TEXT = frozenset(
-    {
-        "pad",
-        "eos",
-        "bos",
-        "unk",
-        "mask",
-        "sep",
-        "cls",
-        "start",
-        "stop",
-        "end",
-        "begin",
-        "special",
-        "next",
-        "prev",
-        "last",
-        "first",
-        "image",
-        "new",
-        "special",
-        "max",
-        "min",
-        "num",
-        "n",
-        "text",
-        "stop",
-        "eot",
-        "vocab",
-    }
-)
+_TOKEN_OF_TEXT = frozenset((
+    "pad", "eos", "bos", "unk", "mask", "sep", "cls", "start", "stop", "end", "begin", "special", "next",
+    "prev", "last", "first", "image", "new", "max", "min", "num", "n", "text", "eot", "vocab",
+))  # fmt: skip
 _FORMS = (
     (re.compile(r"\bsk-[A-Za-z0-9_-]{20,}"), "a secret key (sk-…)"),
     (re.compile(r"\b(?:ghp|gho|ghu|ghs|ghr)_[A-Za-z0-9]{30,}|\bgithub_pat_\w{30,}"), "a GitHub token"),
@@ -116,7 +74,7 @@ def _named(name: str, value: Any) -> str | None:
     words = _words_of(name)
     if isinstance(value, dict) and words & {"credential", "credentials", "secrets"}:
         return "it is called so" if any(_text(part) for part in value.values()) else None
-    if text is None or not text.strip():
+    if text is None or not text.strip() or _ABOUT.intersection(_split(name)[-1:]):
         return None
     if words & _WORDS or any(" ".join(pair) in _PAIRS for pair in _neighbours(name)):
         return "it is called so"

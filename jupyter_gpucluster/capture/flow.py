@@ -98,6 +98,9 @@ class _Walker(ast.NodeVisitor):
         if any(name in body for body in self._class_bodies):
             return
         self._use_waiting(name)
+        self._note_read(name)
+
+    def _note_read(self, name: str) -> None:
         if name not in self._state.sure:
             surely = name not in self._state.possible
             self._reads[name] = surely or self._reads.get(name, False)
@@ -181,7 +184,7 @@ class _Walker(ast.NodeVisitor):
         """The body may run never, or be left anywhere."""
         before = self._state
         after_body = self._way(before, body)
-        ended = _State(before.sure & (before.sure - _deleted(body)), before.possible | after_body.possible)
+        ended = _State(before.sure - _deleted(body), before.possible | after_body.possible)
         after_else = self._way(ended, orelse)
         self._state = _join([ended, after_else]) if _breaks(body) else after_else
 
@@ -299,15 +302,22 @@ class _Walker(ast.NodeVisitor):
     # ---- scopes of their own
 
     def _visit_def(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if getattr(node, "type_params", ()):
+            self._visit_generic(node)
+            return
         for decorator in node.decorator_list:
             self.visit(decorator)
         self._visit_arguments(node.args)
         if node.returns is not None and not self._future_annotations:
             self.visit(node.returns)
-        names = _compiled([_bare(node)])
-        self._define(node.name, [names], used_at_once=bool(node.decorator_list))
+        self._define(node.name, [_compiled([_bare(node)])])
 
     visit_FunctionDef = visit_AsyncFunctionDef = _visit_def
+
+    def _visit_generic(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        """`def f[T](…)`, `class C[T]`: the compiler knows where T is seen, so all of it counts at once."""
+        self._use(_compiled([node]))
+        self._bind(node.name)
 
     def _visit_arguments(self, arguments: ast.arguments) -> None:
         """Defaults and annotations are evaluated outside the function."""
@@ -320,13 +330,10 @@ class _Walker(ast.NodeVisitor):
             if isinstance(argument, ast.arg) and argument.annotation is not None:
                 self.visit(argument.annotation)
 
-    def _define(self, name: str, uses: list[GlobalNames], *, used_at_once: bool) -> None:
-        """A function or class comes to be; inside a class body it belongs to that class."""
+    def _define(self, name: str, uses: list[GlobalNames]) -> None:
+        """A function or class comes to be; what it uses counts when it is first used. Methods wait for their class."""
         self._bind(name)
-        if used_at_once:
-            for names in uses:
-                self._use(names)
-        elif self._class_bodies:
+        if self._class_bodies:
             self._waiting.setdefault(_IN_CLASS, []).extend(uses)
         else:
             self._waiting[name] = uses
@@ -334,11 +341,11 @@ class _Walker(ast.NodeVisitor):
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """The body runs at once, in a namespace of its own; its methods run later and do not see that namespace."""
         if getattr(node, "type_params", ()):
-            self._use(_compiled([node]))
-            self._bind(node.name)
+            self._visit_generic(node)
             return
-        for expression in (*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)):
+        for expression in (*node.decorator_list, *(keyword.value for keyword in node.keywords)):
             self.visit(expression)
+        inherited = [names for base in node.bases for names in self._inherit(base)]
         outer = self._waiting.pop(_IN_CLASS, [])
         self._class_bodies.append(set())
         self.run(node.body)
@@ -346,10 +353,15 @@ class _Walker(ast.NodeVisitor):
         methods = self._waiting.pop(_IN_CLASS, [])
         if outer:
             self._waiting[_IN_CLASS] = outer
-        # A base, a metaclass or a decorator may call the methods while the class is being made.
-        self._define(
-            node.name, methods, used_at_once=bool(node.decorator_list or node.bases or node.keywords)
-        )
+        self._define(node.name, [*inherited, *methods])
+
+    def _inherit(self, base: ast.expr) -> list[GlobalNames]:
+        """What a base of this cell uses waits on for the class that is made of it: it need not be complete by now."""
+        if isinstance(base, ast.Name) and base.id in self._waiting:
+            self._note_read(base.id)
+            return self._waiting[base.id]
+        self.visit(base)
+        return []
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit_arguments(node.args)

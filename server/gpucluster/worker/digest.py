@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import pickle
 import sys
 import types
@@ -21,6 +22,9 @@ from . import namespace, pickling
 _PIECE_BYTES = 1 << 20
 
 
+_incomparable = itertools.count()
+
+
 class _OverBudget(Exception):
     pass
 
@@ -28,7 +32,7 @@ class _OverBudget(Exception):
 def digest(obj: Any, budget_bytes: int) -> str | None:
     """A digest of all that can be reached from `obj`, or None when that is more than `budget_bytes`.
 
-    An object that cannot be pickled has a digest too, one that says so; so one that became so counts as changed.
+    An object that cannot be pickled gets a digest that equals no other: what cannot be compared counts as changed.
     """
     size = getattr(obj, "nbytes", 0)
     if isinstance(size, int) and size > budget_bytes:
@@ -39,7 +43,7 @@ def digest(obj: Any, budget_bytes: int) -> str | None:
     except _OverBudget:
         return None
     except Exception as error:
-        return f"unpicklable:{type(obj).__qualname__}:{id(obj)}:{type(error).__name__}"
+        return f"{next(_incomparable)}: {type(error).__name__}: {error}"
     return sink.hexdigest()
 
 

@@ -107,11 +107,16 @@ def dump(
         return _dump_together(objects, options)
     except OverLimit:
         raise
-    except Exception as error:
+    except Exception:
         failed = {name: reason for name in objects if (reason := _why_not(name, objects, options))}
-        if not failed:  # each goes alone and all together do not: say what happened, lose nothing silently
-            failed = dict.fromkeys(objects, obstacles.reason_for(error, None, None))
-    rest = _dump_together({name: value for name, value in objects.items() if name not in failed}, options)
+    try:
+        rest = _dump_together({name: objects[name] for name in objects if name not in failed}, options)
+    except OverLimit:
+        raise
+    except Exception as error:  # each goes alone, all together do not
+        rest = _dump_together({}, options)
+        reason = obstacles.reason_for(error, None, None)
+        failed = {name: failed.get(name, reason) for name in objects}
     rest.failed = failed
     return rest
 

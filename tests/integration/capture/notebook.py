@@ -6,14 +6,14 @@ import builtins
 import hashlib
 import json
 import linecache
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
 from gpucluster.api.schemas import ResultManifest
 from gpucluster.worker import protocol
-
 from jupyter_gpucluster.binding import Bound, bind_results
 from jupyter_gpucluster.capture import Capture, collect
 
@@ -27,7 +27,7 @@ class Submitted:
     capture: Capture
     run: Run
     manifest: ResultManifest
-    bound: Bound | None = None
+    bound: Bound = field(default_factory=Bound)
 
 
 class Notebook:
@@ -82,7 +82,7 @@ class Notebook:
         for path in (submitted.run.task_dir / "result").glob("*"):
             content = path.read_bytes()
             blobs[hashlib.sha256(content).hexdigest()] = content
-        submitted.bound = bind_results(submitted.manifest, blobs.__getitem__, self.ns)
+        submitted.bound = bind_results(submitted.manifest, blobs.__getitem__, self.ns, home=self.ns)
         return submitted
 
 

@@ -12,7 +12,9 @@ from .notebook import Notebook
 
 
 def test_function_goes_with_the_names_it_uses_and_those_they_use(notebook: Notebook) -> None:
-    notebook.cell("import math\nK = 3; other = 0\ndef g(x): return math.sqrt(x) * K\ndef f(x): return g(x) + 1")
+    notebook.cell(
+        "import math\nK = 3; other = 0\ndef g(x): return math.sqrt(x) * K\ndef f(x): return g(x) + 1"
+    )
     done = notebook.submit("r = f(4)")
     assert notebook["r"] == 7
     assert done.capture.names == {"f": "function", "g": "function", "math": "module", "K": "value"}
@@ -45,8 +47,8 @@ def test_returned_function_does_not_overwrite_what_the_notebook_has_changed_sinc
 
 def test_closures_that_share_a_variable_go_on_sharing_it(notebook: Notebook) -> None:
     notebook.cell(
-        "def make():\n    n = 0\n    def inc():\n        nonlocal n\n        n += 1\n    def get(): return n\n    return inc, get\n"
-        "inc, get = make()"
+        "def make():\n    n = 0\n    def inc():\n        nonlocal n\n        n += 1\n"
+        "    def get(): return n\n    return inc, get\ninc, get = make()"
     )
     done = notebook.submit("inc(); inc()\nr = get()")
     assert notebook["r"] == 2
@@ -57,7 +59,8 @@ def test_closures_that_share_a_variable_go_on_sharing_it(notebook: Notebook) -> 
 
 def test_recursive_and_mutually_recursive_closures_work(notebook: Notebook) -> None:
     notebook.cell(
-        "def make():\n    def even(n): return True if n == 0 else odd(n - 1)\n    def odd(n): return False if n == 0 else even(n - 1)\n"
+        "def make():\n    def even(n): return True if n == 0 else odd(n - 1)\n"
+        "    def odd(n): return False if n == 0 else even(n - 1)\n"
         "    return even, odd\neven, odd = make()\ndef fact(n): return 1 if n == 0 else n * fact(n - 1)"
     )
     notebook.submit("r = (even(10), odd(7), fact(5))")
@@ -143,9 +146,11 @@ def test_class_redefined_in_the_cell_replaces_the_notebooks(notebook: Notebook) 
         ("import typing\nclass T(typing.NamedTuple):\n    a: int", "r = T(4).a", 4),
         ("import collections\nT = collections.namedtuple('T', 'a b')", "r = T(1, 2).b", 2),
         ("import functools\n@functools.lru_cache\ndef f(x): return x * K\nK = 3", "r = f(2)", 6),
-        ("import functools\n@functools.singledispatch\ndef f(x): return 0\n@f.register\ndef _(x: str): return 1", "r = f('a')", 1),
+        ("import functools\n@functools.singledispatch\ndef f(x): return 0\n@f.register\ndef _(x: str): return 1",
+         "r = f('a')", 1),
         ("import contextlib\n@contextlib.contextmanager\ndef c():\n    yield K\nK = 5", "with c() as r: pass", 5),
-        ("import abc\nclass A(abc.ABC):\n    @abc.abstractmethod\n    def f(self): ...\nclass B(A):\n    def f(self): return K\nK = 1",
+        ("import abc\nclass A(abc.ABC):\n    @abc.abstractmethod\n    def f(self): ...\n"
+         "class B(A):\n    def f(self): return K\nK = 1",
          "r = B().f()", 1),
         ("class P:\n    def __init__(self): self._x = 1\n    @property\n    def x(self): return self._x + K\n    @classmethod\n"
          "    def make(cls): return cls()\n    @staticmethod\n    def s(): return K\nK = 1", "r = P.make().x + P.s()", 3),
@@ -157,12 +162,16 @@ def test_class_redefined_in_the_cell_replaces_the_notebooks(notebook: Notebook) 
         ("def deco(f):\n    import functools\n    @functools.wraps(f)\n    def g(*a): return f(*a) + K\n    return g\nK = 10\n"
          "@deco\ndef f(x): return x", "r = f(1)", 11),
         ("class C:\n    def m(self): return K\nK = 2\nmethod = C().m", "r = method()", 2),
-        ("import typing\nT = typing.TypeVar('T')\nclass G(typing.Generic[T]):\n    def f(self): return K\nK = 4", "r = G[int]().f()", 4),
+        ("import typing\nT = typing.TypeVar('T')\nclass G(typing.Generic[T]):\n    def f(self): return K\nK = 4",
+         "r = G[int]().f()", 4),
         ("def f():\n    class Inner:\n        k = K\n    return Inner.k\nK = 6", "r = f()", 6),
-        ("class MyError(Exception):\n    def __init__(self, a): super().__init__(a); self.a = a\nerror = MyError(3)", "r = error.a", 3),
+        ("class MyError(Exception):\n    def __init__(self, a): super().__init__(a); self.a = a\nerror = MyError(3)",
+         "r = error.a", 3),
     ],
 )  # fmt: skip
-def test_definitions_of_every_kind_work_there(notebook: Notebook, definition: str, use: str, expected: object) -> None:
+def test_definitions_of_every_kind_work_there(
+    notebook: Notebook, definition: str, use: str, expected: object
+) -> None:
     notebook.cell(definition)
     notebook.submit(use)
     assert notebook["r"] == expected
@@ -181,7 +190,9 @@ def test_source_of_a_function_defined_in_a_job_can_be_read_here(notebook: Notebo
 
 
 def test_function_that_uses_a_submodule_finds_it_imported(notebook: Notebook) -> None:
-    notebook.cell("import xml\nimport xml.dom.minidom\ndef f(): return xml.dom.minidom.parseString('<b/>').documentElement.tagName")
+    notebook.cell(
+        "import xml\nimport xml.dom.minidom\ndef f(): return xml.dom.minidom.parseString('<b/>').documentElement.tagName"
+    )
     notebook.submit("r = f()")
     assert notebook["r"] == "b"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from gpucluster.api.errors import InvalidRequest
 
 from .notebook import Notebook
@@ -32,7 +33,9 @@ def test_two_names_of_one_object_stay_two_names_of_one_object(notebook: Notebook
     assert notebook["a"] is notebook["c"] is notebook["b"]["a"]
 
 
-def test_list_changed_through_a_name_that_the_cell_does_not_mention_is_changed_under_both(notebook: Notebook) -> None:
+def test_list_changed_through_a_name_that_the_cell_does_not_mention_is_changed_under_both(
+    notebook: Notebook,
+) -> None:
     notebook.cell("a = [1]; b = a")
     done = notebook.submit("b.append(2)")
     assert done.capture.names == {"b": "value"}
@@ -44,8 +47,7 @@ def test_list_changed_through_a_name_that_the_cell_does_not_mention_is_changed_u
 def test_big_arrays_travel_as_blobs_of_their_own_and_can_be_written_to(notebook: Notebook) -> None:
     notebook.cell("import numpy as np\nX = np.arange(100_000.); Y = X; small = np.zeros(3)")
     done = notebook.submit("same = X is Y\nX[0] = 5\nsmall[0] = 1\nZ = X * 2")
-    assert len(done.capture.manifest.buffers) == 1
-    assert len(done.capture.blobs[done.capture.manifest.pickle]) < 2000
+    assert sorted(len(blob) > 2000 for blob in done.capture.blobs.values()) == [False, True]
     assert notebook["same"]
     assert set(done.bound.changed) == {"X", "Y", "small"}
     assert (notebook["X"][0], notebook["Z"][0], notebook["small"][0]) == (5, 10, 1)
@@ -78,13 +80,19 @@ def test_estimator_that_was_fitted_in_the_job_is_fitted_here(notebook: Notebook)
 
 
 def test_frame_changed_in_place_is_found_and_one_only_read_is_not(notebook: Notebook) -> None:
-    notebook.cell("import pandas as pd\ndf = pd.DataFrame({'a': range(5), 'b': 1.5, 's': list('abcde')}); ro = df.copy()")
-    done = notebook.submit("df['c'] = df.a * 2\nro.describe(); ro.sort_values('b'); ro.values; ro.groupby('s').sum()")
+    notebook.cell(
+        "import pandas as pd\ndf = pd.DataFrame({'a': range(5), 'b': 1.5, 's': list('abcde')}); ro = df.copy()"
+    )
+    done = notebook.submit(
+        "df['c'] = df.a * 2\nro.describe(); ro.sort_values('b'); ro.values; ro.groupby('s').sum()"
+    )
     assert done.bound.changed == ("df",)
     assert list(notebook["df"]["c"]) == [0, 2, 4, 6, 8]
 
 
-def test_input_over_the_digest_budget_is_said_and_comes_back_when_the_cell_shows_that_it_changes_it(notebook: Notebook) -> None:
+def test_input_over_the_digest_budget_is_said_and_comes_back_when_the_cell_shows_that_it_changes_it(
+    notebook: Notebook,
+) -> None:
     notebook.cell("import numpy as np\nX = np.zeros(50_000); Y = np.zeros(50_000)")
     done = notebook.submit("X[0] = 1\nY.fill(1)", digest_budget_bytes=1000)
     assert notebook["X"][0] == 1
@@ -100,15 +108,23 @@ def test_what_a_cell_imports_is_bound_as_if_it_had_run_here(notebook: Notebook) 
     assert (notebook["pi"], notebook["t"]) == (pytest.approx(3.14159), pytest.approx(6.28318))
 
 
-def test_module_goes_with_its_alias_and_the_submodule_that_the_cell_reaches_through_it(notebook: Notebook) -> None:
+def test_module_goes_with_its_alias_and_the_submodule_that_the_cell_reaches_through_it(
+    notebook: Notebook,
+) -> None:
     notebook.cell("import numpy as np\nimport xml.dom.minidom")
-    done = notebook.submit("n = np.zeros(2).sum()\nd = xml.dom.minidom.parseString('<a/>').documentElement.tagName")
+    done = notebook.submit(
+        "n = np.zeros(2).sum()\nd = xml.dom.minidom.parseString('<a/>').documentElement.tagName"
+    )
     assert done.capture.names == {"np": "module", "xml": "module"}
     assert (notebook["n"], notebook["d"]) == (0, "a")
 
 
-def test_module_beside_the_notebook_is_imported_there_and_comes_back_by_name(notebook: Notebook, monkeypatch: pytest.MonkeyPatch) -> None:
-    (notebook.folder / "beside_helpers.py").write_text("class Thing:\n    n = 1\ndef twice(x): return 2 * x\n")
+def test_module_beside_the_notebook_is_imported_there_and_comes_back_by_name(
+    notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (notebook.folder / "beside_helpers.py").write_text(
+        "class Thing:\n    n = 1\ndef twice(x): return 2 * x\n"
+    )
     monkeypatch.syspath_prepend(str(notebook.folder))
     notebook.cell("import beside_helpers as h\nfrom beside_helpers import Thing, twice\nthing = Thing()")
     done = notebook.submit("other = Thing()\nr = twice(h.twice(thing.n))")
@@ -117,7 +133,9 @@ def test_module_beside_the_notebook_is_imported_there_and_comes_back_by_name(not
     assert isinstance(notebook["other"], notebook["Thing"])
 
 
-def test_name_that_needs_a_module_missing_here_stays_unbound_and_the_others_are_bound(notebook: Notebook) -> None:
+def test_name_that_needs_a_module_missing_here_stays_unbound_and_the_others_are_bound(
+    notebook: Notebook,
+) -> None:
     source = (
         "import sys, types\nm = types.ModuleType('only_there'); sys.modules['only_there'] = m\n"
         "exec('class T:\\n    pass\\ndef f(): return 1', m.__dict__)\n"
@@ -155,7 +173,9 @@ def test_last_results_are_sent_when_the_cell_reads_them(notebook: Notebook) -> N
 
 def test_magics_and_shell_lines_run_there_and_the_python_in_them_is_searched(notebook: Notebook) -> None:
     notebook.cell("x = 20")
-    done = notebook.submit("%%capture out\n%time y = x + 1\nlines = !echo {x} $x\nprint('seen')", include=["x"])
+    done = notebook.submit(
+        "%%capture out\n%time y = x + 1\nlines = !echo {x} $x\nprint('seen')", include=["x"]
+    )
     assert notebook["y"] == 21
     assert list(notebook["lines"]) == ["20 20"]
     assert not done.capture.warnings
@@ -173,6 +193,8 @@ def test_over_budget_is_said_before_anything_is_pickled(notebook: Notebook) -> N
         "import numpy as np\nX = np.zeros(1_000_000); y = np.zeros(10)\n"
         "class Never:\n    def __reduce__(self): raise AssertionError('was pickled')\nn = Never()"
     )
-    with pytest.raises(InvalidRequest, match=r"about 7.6 MiB, over the budget of 1.0 MiB \(X 7.6 MiB") as refused:
+    with pytest.raises(
+        InvalidRequest, match=r"about 7.6 MiB, over the budget of 1.0 MiB \(X 7.6 MiB"
+    ) as refused:
         notebook.start("X.sum() + y.sum(), n", limit_bytes=1 << 20)
     assert refused.value.field == "X"
