@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from gpucluster.api import discovery
 from gpucluster.api.client import ApiClient, connect
 from gpucluster.api.schemas import JobSubmission, JobView, RoleSubmission

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from gpucluster.api.client import ApiClient
 from gpucluster.api.errors import (
     Conflict,
@@ -48,7 +49,12 @@ def test_command_runs_and_its_result_is_told(client: ApiClient) -> None:
     assert view.state == "failed"
     assert client.result(job.id).exit_code == 3
     assert client.job(job.number).id == job.id
-    assert [entry.to_state for entry in client.history(job.id)] == ["pending", "starting", "running", "failed"]
+    assert [entry.to_state for entry in client.history(job.id)] == [
+        "pending",
+        "starting",
+        "running",
+        "failed",
+    ]
 
 
 def test_source_and_default_name_come_from_the_submission(client: ApiClient) -> None:
