@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
@@ -32,7 +33,7 @@ class GPUClusterExtension(ExtensionApp):
         token = new_kernel_token()
         self.settings.update(kernel_token_settings(token, self.serverapp))
         if self._kernels_reach_this_server():
-            give_to_kernels(self.serverapp.kernel_manager, self._local_url, token)
+            give_to_kernels(self.serverapp.kernel_manager, self._local_api, token)
 
     def initialize_handlers(self) -> None:
         options = {"link": self._link}
@@ -50,9 +51,11 @@ class GPUClusterExtension(ExtensionApp):
     async def stop_extension(self) -> None:
         await self._link.close()
 
-    def _local_url(self) -> str:
+    def _local_api(self) -> str:
+        """Where a kernel on this machine reaches this API, with its version."""
         assert self.serverapp is not None
-        return self.serverapp.local_url
+        local = urlsplit(self.serverapp.local_url)
+        return urlunsplit((local.scheme, local.netloc, url_path_join(self.serverapp.base_url, API), "", ""))
 
     def _kernels_reach_this_server(self) -> bool:
         """False where a kernel cannot speak to this server simply: it then goes to the scheduler's socket itself."""

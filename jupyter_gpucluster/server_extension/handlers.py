@@ -26,6 +26,11 @@ _REQUEST_HEADERS = ("Content-Type", "Idempotency-Key", "Range")
 _RESPONSE_HEADERS = ("Content-Type", "Content-Length", "Content-Range", "Location", "Retry-After")
 
 
+def without_cache_buster(query: str) -> str:
+    """The query less the bare number that JupyterLab's requests carry against caches; the scheduler refuses unknown fields."""
+    return "&".join(part for part in query.split("&") if not part.isdigit())
+
+
 class ForwardHandler(KernelTokenMixin, APIHandler):
     """Passes a request of the allowed kind to the scheduler and its answer back, streamed."""
 
@@ -79,7 +84,8 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
     async def _forward(self, method: str, path: str) -> None:
         headers = {name: self.request.headers[name] for name in _REQUEST_HEADERS if name in self.request.headers}
         body = self.request.body if method in ("POST", "PUT") else None
-        response = await self._link.send(method, path, query=self.request.query, body=body, headers=headers)
+        query = without_cache_buster(self.request.query)
+        response = await self._link.send(method, path, query=query, body=body, headers=headers)
         try:
             self.set_status(response.status_code)
             for name in _RESPONSE_HEADERS:
@@ -99,7 +105,7 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
         await self.finish()
 
 
-class EventsHandler(KernelTokenMixin, WebSocketMixin, WebSocketHandler):  # type: ignore[misc]
+class EventsHandler(WebSocketMixin, WebSocketHandler, KernelTokenMixin):
     """`events/ws?after=SEQ`: the scheduler's events, one JSON message each, from the number that the page saw last."""
 
     auth_resource = AUTH_RESOURCE

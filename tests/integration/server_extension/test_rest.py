@@ -92,6 +92,14 @@ def test_status_passes_through(server: JupyterServer) -> None:
     assert body["simulated"] is True
 
 
+def test_cache_buster_of_lab_requests_is_no_unknown_field(server: JupyterServer) -> None:
+    status, _ = server.request("GET", API + "queues?1796006900795")
+    assert status == 200
+    status, body = server.request("GET", API + "queues?nosuch=1&1796006900795")
+    assert status == 400
+    assert body["error"]["field"] == "nosuch"
+
+
 def test_error_keeps_its_status_and_says_what_to_do(server: JupyterServer) -> None:
     status, body = server.request("POST", API + "jobs", submission(queue="nosuch"))
     assert status == 400
@@ -109,7 +117,7 @@ def test_what_is_not_meant_for_notebooks_does_not_pass(server: JupyterServer, me
 
 def test_kernel_token_submits_without_xsrf_and_opens_nothing_else(server: JupyterServer) -> None:
     variables = kernel_variables(server)
-    assert urllib.parse.urlparse(variables[URL_VARIABLE]).path == BASE_URL
+    assert urllib.parse.urlparse(variables[URL_VARIABLE]).path == BASE_URL + API.rstrip("/")
     token = variables[TOKEN_VARIABLE]
     status, job = server.request("POST", API + "jobs", submission(), token=token)
     assert status == 201, job
