@@ -75,6 +75,7 @@ class TaskFollower:
         self._stop: Stop | None = None
         self._stop_asked = asyncio.Event()
         self._was_started = False
+        self._was_claimed = False  # a supervisor of this task has spoken to us
         self._steps_seen = 0  # offset in steps.ndjson up to which reports were emitted
         self._steps_there = 0
         self._steps_after_us = 0
@@ -131,7 +132,7 @@ class TaskFollower:
         if state in (State.UNCLAIMED, State.BEFORE_BOOT) and not os.path.exists(self._path(protocol.STARTED)):
             if not await self._in_thread(taskfolder.revoke, self.task_dir):
                 return False
-        elif state in (State.DEAD, State.NEVER_RAN):
+        if state in (State.DEAD, State.NEVER_RAN) or self._was_claimed:
             if await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id):
                 return False  # until a look finds none of its processes any more
             self._remove_socket()
@@ -140,7 +141,9 @@ class TaskFollower:
 
     def _report_without_exit(self, finding: Finding, failure: StartFailed | None) -> None:
         taskfolder.forget_secrets(self.task_dir)
-        if finding.state is State.DEAD:
+        if finding.state in (State.UNCLAIMED, State.REVOKED) and self._was_claimed:
+            self._lost("its folder was removed; what was left of the task has been ended")
+        elif finding.state is State.DEAD:
             self._lost(
                 f"its supervisor (process {finding.supervisor}) died; what was left of the task has been ended"
             )
@@ -209,6 +212,7 @@ class TaskFollower:
             logger.warning("the supervisor of %s refused a command: %s", self._task_id, event.get("reason"))
 
     def _on_hello(self, event: dict[str, Any]) -> None:
+        self._was_claimed = True
         if event.get("protocol") is None:
             logger.error("the supervisor of %s speaks no protocol that this scheduler knows", self._task_id)
         if event.get("up"):
@@ -259,6 +263,7 @@ class TaskFollower:
 
     async def _end(self, outcome: dict[str, Any]) -> None:
         await self._read_steps()
+        self._remove_socket()
         if outcome.get("never_ran"):
             self._failed(str(outcome.get("reason")), bool(outcome.get("retry")))
             return

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -134,8 +135,13 @@ class ForkServer:
         try:
             self._process.wait(2)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             self._process.wait()
+
+    def kill(self) -> None:
+        """End it at once, with what a wrapper script around the interpreter may have started."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
@@ -151,6 +157,7 @@ class ForkServers:
         self._idle_s = idle_s
         self._servers: dict[Key, asyncio.Future[ForkServer]] = {}
         self._threads = ThreadPoolExecutor(max_warm + 1, "gpucluster-fork-server")
+        self._loading: list[ForkServer] = []
         self._count = 0
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
@@ -180,7 +187,11 @@ class ForkServers:
     def _make(self, interpreter: str, env: dict[str, str], error_path: str, preload: bool) -> ForkServer:
         server = ForkServer(interpreter, self._bundle, env, error_path)
         if preload:
-            server.preload()
+            self._loading.append(server)
+            try:
+                server.preload()
+            finally:
+                self._loading.remove(server)
         return server
 
     def _is_usable(self, key: Key) -> bool:
@@ -226,6 +237,8 @@ class ForkServers:
         """End all of them."""
         tasks = list(self._servers.values())
         self._servers.clear()
+        for server in list(self._loading):
+            server.kill()
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, ForkServer):
                 self._threads.submit(outcome.close)

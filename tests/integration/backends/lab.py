@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine
@@ -13,7 +14,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gpucluster.backends.local import LocalBackend
-from gpucluster.engine.events import EngineEvent, StepReported, TaskEnded, TaskLost, TaskStarted, TaskStartFailed
+from gpucluster.engine.events import (
+    EngineEvent,
+    StepReported,
+    TaskEnded,
+    TaskLost,
+    TaskStarted,
+    TaskStartFailed,
+)
 from gpucluster.engine.instructions import StopTask
 from gpucluster.engine.protocols import TaskAdoption, TaskOrder
 from gpucluster.model.errors import InvalidRequest, NotFound
@@ -26,7 +34,8 @@ PATIENCE_S = 60.0
 NODE = Node(
     name="node-0",
     gpus=tuple(
-        Gpu(uuid=f"GPU-{index}", index=index, type="A100", memory_bytes=1 << 30, simulated=True) for index in range(4)
+        Gpu(uuid=f"GPU-{index}", index=index, type="A100", memory_bytes=1 << 30, simulated=True)
+        for index in range(4)
     ),
     cpu=2000,
     memory=8 << 30,
@@ -88,7 +97,7 @@ def shell(script: str, **more: Any) -> Program:
 
 
 def cell(source: str, **more: Any) -> Program:
-    return Program(kind=ProgramKind.CELL, source=source, **more)
+    return Program(kind=ProgramKind.CELL, source=source, sys_path=tuple(sys.path), **more)
 
 
 def placement(gpus: tuple[str, ...] = (), rank: int = 0, **resources: int) -> TaskPlacement:

@@ -35,7 +35,9 @@ def test_output_and_exit_of_a_command_come_back(lab: Lab) -> None:
 
 
 def test_binary_output_is_kept_byte_for_byte(lab: Lab) -> None:
-    attempt = lab.start(command("/usr/bin/env", "python3", "-c", "import os; os.write(1, bytes(range(256)) * 999)"))
+    attempt = lab.start(
+        command("/usr/bin/env", "python3", "-c", "import os; os.write(1, bytes(range(256)) * 999)")
+    )
     assert lab.exit(attempt).code == 0
     assert lab.output(attempt) == bytes(range(256)) * 999
 
@@ -141,7 +143,9 @@ def test_output_of_a_child_that_is_still_writing_is_kept(lab: Lab) -> None:
 
 
 def test_stop_lets_a_command_end_by_itself_within_its_grace(lab: Lab) -> None:
-    attempt = lab.start(shell("trap 'echo bye; exit 0' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done"))
+    attempt = lab.start(
+        shell("trap 'echo bye; exit 0' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done")
+    )
     wait_until((lab.task_dir(attempt) / "ready").exists)
     lab.stop(attempt, StopCause.EVICT, grace_s=30)
     task_exit = lab.exit(attempt)
@@ -175,7 +179,9 @@ def test_stronger_cause_and_earlier_end_of_two_stops_hold(lab: Lab) -> None:
 
 
 def test_stop_reaches_a_suspended_task(lab: Lab) -> None:
-    attempt = lab.start(shell("trap 'echo bye; exit 5' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done"))
+    attempt = lab.start(
+        shell("trap 'echo bye; exit 5' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done")
+    )
     wait_until((lab.task_dir(attempt) / "ready").exists)
     follower = lab.backend.follower(attempt, 0)
     assert follower is not None
@@ -205,7 +211,9 @@ def test_suspended_task_stands_still_and_goes_on(lab: Lab) -> None:
 
 
 def test_step_reports_of_any_process_arrive_in_order(lab: Lab) -> None:
-    script = 'for i in 1 2 3; do echo "{\\"step\\": $i, \\"total\\": 3}" > $GPUCLUSTER_TASK_DIR/steps.fifo; done'
+    script = (
+        'for i in 1 2 3; do echo "{\\"step\\": $i, \\"total\\": 3}" > $GPUCLUSTER_TASK_DIR/steps.fifo; done'
+    )
     attempt = lab.start(shell(script))
     assert lab.exit(attempt).code == 0
     assert lab.steps(attempt) == [1, 2, 3]

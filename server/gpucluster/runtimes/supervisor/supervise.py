@@ -111,13 +111,10 @@ class Supervisor:
 
     def run(self) -> None:
         """To the end: returns when exit.json is written and told, and no process of the task is left."""
-        try:
-            self._start()
-            while self.phase != OVER:
-                self._turn()
-            self._leave()
-        finally:
-            self.confinement.remove()
+        self._start()
+        while self.phase != OVER:
+            self._turn()
+        self._leave()
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._timeout()):
@@ -261,7 +258,7 @@ class Supervisor:
         for data in pipe.drain():
             self.log.add(kind, data)
             if kind is Kind.STDERR:
-                self._last_words = (self._last_words + data)[-_LAST_WORDS_BYTES:]
+                self._remember(data)
         if not pipe.is_open:
             self._selector.unregister(pipe.descriptor)
 
@@ -276,9 +273,16 @@ class Supervisor:
             if kind == Kind.ERROR:
                 error = _json_object(payload)
                 self._error = (str(error.get("ename")), str(error.get("evalue")))
+            if kind == Kind.STDERR:
+                self._remember(payload)
             self.log.add(Kind(kind), payload)
         else:
             self._problem(f"a packet of the unknown kind {kind}")
+
+    def _remember(self, words: bytes) -> None:
+        """The end of standard error: it is told when the worker does not get as far as telling anything itself."""
+        if not self.is_up:
+            self._last_words = (self._last_words + words)[-_LAST_WORDS_BYTES:]
 
     def _log_step(self, payload: bytes) -> None:
         if not self.steps.add(payload):
@@ -476,7 +480,7 @@ class Supervisor:
             error_value=self._error[1],
             start_problem=self._start_problem,
             was_up=self.is_up,
-            last_words=self._last_words.decode("utf-8", "replace").strip(),
+            last_words=self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2],
             lost_output_bytes=self.log.lost_bytes,
             lost_output_reason=self.log.lost_reason,
         )
@@ -492,12 +496,14 @@ class Supervisor:
     def _write_exit(self, now: float) -> None:
         """Write exit.json; while the disk refuses, try again: the agent must not take this task for lost."""
         if self._folder_gone:
+            self.confinement.remove()
             self.phase = OVER
             return
         if "code" not in self._outcome:
             self._outcome = {**self._describe(), **self._outcome}
         if not self._outcome.get("told"):
             self._outcome["told"] = True
+            self.confinement.remove()
             self.log.status("ended", code=self._outcome["code"], reason=self._outcome["reason"])
             self.log.flush()
         outcome = {key: value for key, value in self._outcome.items() if key != "told"}
