@@ -52,7 +52,7 @@ types: setup
 	$(BIN)/mypy server/gpucluster jupyter_gpucluster
 
 jslint: setup
-	cd labextension && jlpm --silent lint:check
+	cd labextension && jlpm lint:check
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit -q
@@ -75,7 +75,7 @@ wheel: setup
 
 format: setup
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
-	cd labextension && jlpm --silent lint
+	cd labextension && jlpm lint
 
 clean:
 	rm -rf build dist .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis jupyter_gpucluster/labextension labextension/lib
