@@ -119,6 +119,8 @@ class _Collector:
         return not self._is_ipythons_own(name)
 
     def _is_ipythons_own(self, name: str) -> bool:
+        if name in _LAST_RESULTS:
+            return False
         if name.startswith("__") and name.endswith("__"):
             return not _is_from(self._ns, self._ns[name])
         if name not in _IPYTHON_NAMES and not _HISTORY_OF_INPUTS.fullmatch(name):

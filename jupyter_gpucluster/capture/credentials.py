@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import types
 from collections.abc import Iterator
 from typing import Any
 
@@ -121,8 +122,8 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             if index >= _PARTS_LIMIT:
                 break
             yield "", part
-    elif not isinstance(value, type):
+    elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
         attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict) and type(value).__module__ not in ("builtins", "types"):
+        if isinstance(attributes, dict):
             for key, part in list(attributes.items())[:_PARTS_LIMIT]:
                 yield key, part

@@ -102,6 +102,11 @@ class _DigestPickler(pickling.Pickler):
             return _reduce_frame
         if pickling.is_torch_tensor(kind):
             return self._reduce_tensor_for_digest
+        if kind.__module__.startswith("sklearn.neighbors.") and hasattr(kind, "get_arrays"):
+            return lambda tree: (
+                _content,
+                tree.get_arrays(),
+            )  # its state counts the questions that it was asked
         cached = _cached_properties(kind)
         if cached:
             return lambda obj: _without(obj, cached)

@@ -246,14 +246,12 @@ def test_warnings_of_the_compiler_are_left_to_the_job(recwarn: pytest.WarningsRe
     assert not recwarn.list
 
 
-def test_any_module_of_the_standard_library_can_be_analysed() -> None:
+def test_module_read_as_a_cell_needs_nothing_from_outside() -> None:
     import argparse
     import dataclasses
     import inspect
-    import logging
-    import typing
 
-    for module in (argparse, dataclasses, inspect, logging, typing):
+    for module in (argparse, dataclasses):
         source = inspect.getsource(module)
         names = analyse(source, transform=lambda text: text)
         unknown = set(names.reads) - names.perhaps - set(dir(__import__("builtins")))
