@@ -34,7 +34,6 @@ EXIT_INTERNAL = 70
 _PRELOADED = ("asyncio", "hashlib", "inspect", "linecache", "shutil", "subprocess", "traceback")
 _PRELOADED_IF_THERE = (
     "cloudpickle",
-    "IPython.utils.process",
     "gpucluster.worker.pickling",
     "gpucluster.worker.namespace",
     "gpucluster.worker.digest",

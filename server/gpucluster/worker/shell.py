@@ -13,6 +13,7 @@ import contextlib
 import getpass
 import inspect
 import os
+import subprocess
 import sys
 import traceback
 import types
@@ -30,6 +31,7 @@ from traitlets import Any as AnyTrait
 from traitlets import Type, Unicode, default
 from traitlets.config import Config
 
+from .commands import run_command
 from .displays import display_payload, error_payload
 from .frames import Kind
 from .outbox import Outbox
@@ -120,6 +122,7 @@ class ZMQInteractiveShell(InteractiveShell):
     ipython_dir = Unicode()
 
     _outbox: Outbox | None = None
+    _errors_shown = 0
 
     @default("ipython_dir")
     def _ipython_dir_when_asked(self) -> str:
@@ -149,6 +152,15 @@ class ZMQInteractiveShell(InteractiveShell):
     def enable_gui(self, gui: str | None = None) -> None:
         if gui not in (None, "inline", "asyncio"):
             raise UsageError(f"a job has no screen: {gui!r} plots cannot be shown, use %matplotlib inline")
+
+    def system(self, cmd: str) -> None:
+        """`!cmd`; its exit code is left in `_exit_code`."""
+        if cmd.rstrip().endswith("&"):
+            raise OSError("Background processes not supported.")
+        code = run_command(self.var_expand(cmd, depth=1))
+        self.user_ns["_exit_code"] = code
+        if self.system_raise_on_error and code != 0:
+            raise subprocess.CalledProcessError(code, cmd)
 
     def ask_exit(self) -> None:
         """`exit` and `quit` end the job well."""
@@ -227,7 +239,14 @@ class ZMQInteractiveShell(InteractiveShell):
         if _holds_group(value):  # IPython prints these to stderr, as plain text
             lines = traceback.format_exception(etype, value, self._from_cell_on(tb))
             return self._showtraceback(etype, value, "".join(lines).rstrip().split("\n"))
-        return super().showtraceback(exc_tuple, filename, tb_offset, exception_only, running_compiled_code)
+        shown = self._errors_shown
+        super().showtraceback(exc_tuple, filename, tb_offset, exception_only, running_compiled_code)
+        if (
+            self._errors_shown == shown
+        ):  # IPython could not format it, as may happen with a `__str__` that fails
+            lines = [*traceback.format_tb(self._from_cell_on(tb)), f"{etype.__name__}: {message_of(value)}"]
+            self._showtraceback(etype, value, lines)
+        return None
 
     def _from_cell_on(self, tb: types.TracebackType | None) -> types.TracebackType | None:
         """The traceback without the frames that only run the cell."""
@@ -238,10 +257,15 @@ class ZMQInteractiveShell(InteractiveShell):
             start = start.tb_next
         return tb
 
+    def _format_exception_for_storage(self, exception: BaseException, *_args: Any, **_settings: Any) -> Any:
+        """IPython 9 formats each error a second time for its history, which a job has not."""
+        return {"ename": type(exception).__name__, "evalue": message_of(exception), "traceback": []}
+
     def show_usage_error(self, exc: BaseException) -> None:
         self._showtraceback(type(exc), exc, [f"UsageError: {message_of(exc)}"])
 
     def _showtraceback(self, etype: type[BaseException], evalue: Any, stb: list[str]) -> None:
+        self._errors_shown += 1
         self.emit(Kind.ERROR, error_payload(etype.__name__, message_of(evalue), list(stb)))
 
 

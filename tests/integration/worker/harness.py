@@ -108,7 +108,9 @@ def _text_of(kind: int, payload: bytes) -> str:
 class Task:
     """A started task. `wait` reads to its end; `until` reads until something was seen."""
 
-    def __init__(self, run: Run, messages: socket.socket, pipes: list[int], join: Callable[[], int], pid: int) -> None:
+    def __init__(
+        self, run: Run, messages: socket.socket, pipes: list[int], join: Callable[[], int], pid: int
+    ) -> None:
         self.run = run
         self.pid = pid
         self._messages = PacketReader(messages)
@@ -217,7 +219,9 @@ class Workers:
     def run(self, source: str, inputs: dict[str, Any] | None = None, **changes: Any) -> Run:
         return self.start(source, inputs, **changes).wait()
 
-    def run_cold(self, source: str, *interpreter: str, env: dict[str, str] | None = None, **changes: Any) -> Run:
+    def run_cold(
+        self, source: str, *interpreter: str, env: dict[str, str] | None = None, **changes: Any
+    ) -> Run:
         """By `start.py` of a bundle, with these interpreter arguments."""
         task_dir = self.prepare(source, **changes)
         shutil.copy(SERVER / "gpucluster" / "worker" / "start.py", task_dir / "start.py")
@@ -225,7 +229,14 @@ class Workers:
         ours, theirs = socket.socketpair()
         out, err = os.pipe(), os.pipe()
         process = subprocess.Popen(
-            [sys.executable, *interpreter, str(task_dir / "start.py"), "worker", str(task_dir), str(theirs.fileno())],
+            [
+                sys.executable,
+                *interpreter,
+                str(task_dir / "start.py"),
+                "worker",
+                str(task_dir),
+                str(theirs.fileno()),
+            ],
             pass_fds=[theirs.fileno()],
             stdout=out[1],
             stderr=err[1],
@@ -234,7 +245,9 @@ class Workers:
         for descriptor in (out[1], err[1]):
             os.close(descriptor)
         theirs.close()
-        return Task(Run(task_dir), ours, [out[0], err[0]], lambda: process.wait(PATIENCE_S), process.pid).wait()
+        return Task(
+            Run(task_dir), ours, [out[0], err[0]], lambda: process.wait(PATIENCE_S), process.pid
+        ).wait()
 
 
 INTERRUPT, STOP = signal.SIGINT, signal.SIGTERM

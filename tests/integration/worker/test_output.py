@@ -46,7 +46,9 @@ def test_order_with_child_processes_holds_every_time(workers: Workers) -> None:
 
 
 def test_output_of_c_code_keeps_its_order_with_prints(workers: Workers) -> None:
-    run = workers.run("import os\nfor i in range(100):\n    print('python', i)\n    os.system('')\n    os.write(1, b'c\\n')")
+    run = workers.run(
+        "import os\nfor i in range(100):\n    print('python', i)\n    os.system('')\n    os.write(1, b'c\\n')"
+    )
     assert run.stdout == "".join(f"python {number}\nc\n" for number in range(100))
 
 
@@ -73,7 +75,9 @@ def test_one_huge_print_is_cut_between_characters(workers: Workers) -> None:
 
 
 def test_an_unfinished_line_arrives_while_the_cell_goes_on(workers: Workers) -> None:
-    task = workers.start("import pathlib, time\nprint('loading ', end='')\nwhile not pathlib.Path('go').exists(): time.sleep(.01)")
+    task = workers.start(
+        "import pathlib, time\nprint('loading ', end='')\nwhile not pathlib.Path('go').exists(): time.sleep(.01)"
+    )
     task.until(lambda run: run.stdout == "loading ")
     (task.run.task_dir / "work" / "go").touch()
     assert task.wait().code == 0
@@ -101,12 +105,16 @@ None
 
 
 def test_output_of_a_thread_that_outlives_the_cell_arrives(workers: Workers) -> None:
-    run = workers.run("import threading, time\nthreading.Thread(target=lambda: (time.sleep(.3), print('late'))).start()")
+    run = workers.run(
+        "import threading, time\nthreading.Thread(target=lambda: (time.sleep(.3), print('late'))).start()"
+    )
     assert run.stdout == "late\n"
 
 
 def test_a_slow_reader_blocks_the_cell_and_loses_nothing(workers: Workers) -> None:
-    task = workers.start("import pathlib\nfor i in range(20_000): print(i, 'y' * 80)\npathlib.Path('done').touch()")
+    task = workers.start(
+        "import pathlib\nfor i in range(20_000): print(i, 'y' * 80)\npathlib.Path('done').touch()"
+    )
     task.until(lambda run: run.events)
     assert not (task.run.task_dir / "work" / "done").exists()
     run = task.wait()
@@ -134,7 +142,9 @@ print("after")
 """
     )
     assert run.code == 0
-    assert sorted(line for line in run.stdout.splitlines() if "child" in line) == [f"child {n}" for n in range(6)]
+    assert sorted(line for line in run.stdout.splitlines() if "child" in line) == [
+        f"child {n}" for n in range(6)
+    ]
     told = [line for line in run.stdout.splitlines() if "child" not in line]
     assert told == ["before", "[0, 1, 4, 9, 16, 25]", "after"]
 
@@ -252,8 +262,13 @@ def test_a_figure_comes_back_as_a_picture(workers: Workers) -> None:
 
 
 def test_figures_appear_where_show_is_called(workers: Workers) -> None:
-    run = workers.run("%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1]); plt.show(); print('after')")
-    assert [kind for kind, _ in run.events if kind in (Kind.DISPLAY, Kind.STDOUT)] == [Kind.DISPLAY, Kind.STDOUT]
+    run = workers.run(
+        "%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1]); plt.show(); print('after')"
+    )
+    assert [kind for kind, _ in run.events if kind in (Kind.DISPLAY, Kind.STDOUT)] == [
+        Kind.DISPLAY,
+        Kind.STDOUT,
+    ]
 
 
 def test_a_data_frame_comes_back_as_a_table(workers: Workers) -> None:
