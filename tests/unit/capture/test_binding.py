@@ -17,9 +17,8 @@ def result(
 ) -> tuple[ResultManifest, dict[str, Any]]:
     """A result as the worker stores it, and its blobs."""
     pickled = pickling.dump(objects, ns=ns or {})
-    blobs = {
-        hashlib.sha256(content).hexdigest(): bytes(content) for content in (pickled.pickle, *pickled.buffers)
-    }
+    contents: list[bytes] = [pickled.pickle, *(buffer.tobytes() for buffer in pickled.buffers)]
+    blobs = {hashlib.sha256(content).hexdigest(): content for content in contents}
     first, *rest = blobs
     names = tuple(name for name in objects if name != "<value>")
     return ResultManifest(
@@ -64,15 +63,17 @@ def test_small_values_that_happen_to_be_one_object_are_no_aliases() -> None:
 
 
 def test_result_without_names_binds_nothing() -> None:
-    bound = bind_results(ResultManifest(missing={"x": "why"}, notes=("note",)), {}.__getitem__, {})
+    nothing: dict[str, bytes] = {}
+    bound = bind_results(ResultManifest(missing={"x": "why"}, notes=("note",)), nothing.__getitem__, {})
     assert (bound.bound, bound.missing, bound.has_value, bound.notes) == ((), {"x": "why"}, False, ("note",))
 
 
 def test_damaged_result_binds_nothing_and_says_so() -> None:
     manifest, blobs = result({"x": [1] * 100})
     ns: dict[str, Any] = {"x": 0}
+    cut = {sha: content[:-9] for sha, content in blobs.items()}
     with pytest.raises(pickling.CannotLoad, match="cut off or damaged"):
-        bind_results(manifest, lambda sha: blobs[sha][:-9], ns)
+        bind_results(manifest, cut.__getitem__, ns)
     assert ns == {"x": 0}
 
 

@@ -18,7 +18,7 @@ from jupyter_gpucluster.capture.credentials import credential_in
 from jupyter_gpucluster.capture.sizes import SizeEstimate, readable
 
 
-def notebook(source: str = "", **values: Any) -> dict[str, Any]:
+def notebook(source: Any = "", **values: Any) -> dict[str, Any]:
     ns: dict[str, Any] = {"__name__": "__main__", **values}
     exec(compile(source, "<cell>", "exec", dont_inherit=True), ns)
     return ns
@@ -224,8 +224,9 @@ def test_what_looks_like_a_credential_is_refused_by_name_unless_asked_for(name: 
         ("tokenizer", "bert-base-uncased"), ("tokens", ["the", "cat"]), ("n_tokens", "12345678"), ("pad_token", "<padding>"),
         ("token", "<pad>"), ("token", "the"), ("token_ids", [1, 2]), ("token_type", "wordpiece"), ("max_token", 512),
         ("eos_token", "endoftext"), ("password", ""), ("secret_size", 5), ("password_file", "/etc/pw"), ("api_key_name", "X_KEY"),
-        ("passwords_seen", 3), ("keyboard", "x"), ("key", "x"), ("secretary", "Ann"), ("text", "ask-" + "b" * 30), ("x", "sk-short"),
-        ("config", {"lr": 0.1, "name": "x"}), ("token_embedding", np.zeros(3)), ("monkey", "x"), ("api", "x"),
+        ("passwords_seen", 3), ("keyboard", "x"), ("key", "x"), ("secretary", "Ann"), ("text", "ask-" + "b" * 30),
+        ("x", "sk-short"),        ("config", {"lr": 0.1, "name": "x"}), ("token_embedding", np.zeros(3)), ("monkey", "x"),
+        ("api", "x"),
     ],
 )  # fmt: skip
 def test_what_does_not_look_like_a_credential_goes(name: str, value: Any) -> None:

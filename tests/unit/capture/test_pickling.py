@@ -75,7 +75,7 @@ def future() -> Any:
 
 OBSTACLES: list[tuple[Callable[[], Any], str]] = [
     (
-        lambda: open("/etc/hosts"),
+        partial(open, "/etc/hosts"),
         "an open file (/etc/hosts) cannot travel to another process; open it inside the cell",
     ),
     (partial(open, "/etc/hosts", "rb"), "an open file (/etc/hosts)"),
