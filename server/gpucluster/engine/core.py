@@ -58,6 +58,7 @@ class Engine:
         self.options = options
         self.last_seq = 0
         self._now_us = 0
+        self._is_first_step = True
         self._timers: Timers[TimerKey] = Timers()
         self._progress = ProgressFeed(self._timers, options)
         self._jobs = Lifecycle(self.state, self._timers, options, new_id, self._progress)
@@ -117,7 +118,10 @@ class Engine:
                 states[dependency] = None
             else:
                 states[dependency] = JobState(recovered.ended_states.get(dependency, JobState.FAILED))
-        self._unsettled.append((job, states))
+        if all(state in (None, JobState.SUCCEEDED) for state in states.values()):
+            self._jobs.settle_dependencies(job, states)
+        else:
+            self._unsettled.append((job, states))
 
     # ---- the step
 
@@ -130,7 +134,7 @@ class Engine:
         now_us = self._now_us = max(now_us, self._now_us)
         record = self._jobs.record = StepRecord(now_us, self.last_seq)
         self._begin(record)
-        needs_cycle = bool(record.touched_queues)
+        needs_cycle, self._is_first_step = self._is_first_step, False
         for event in events:
             try:
                 needs_cycle |= self._handle(event)
@@ -150,7 +154,6 @@ class Engine:
             record.publish("node.health", node_event(node, None))
         for job, states in self._unsettled:
             self._jobs.settle_dependencies(job, states)
-            record.queue_changed(job.spec.queue)
         self._unannounced, self._unsettled = [], []
 
     def _handle(self, event: EngineEvent) -> bool:

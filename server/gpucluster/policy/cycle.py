@@ -44,25 +44,39 @@ class _Cycle:
         self._space = snapshot.space
         self._trial = trial
         self._decisions: list[Decision] = []
-        self._cursors: dict[str, Cursor] = {}
+        self._all_cursors = {
+            name: pending.cursor(self._space.gpu_types)
+            for name, pending in snapshot.pending.items()
+            if len(pending)
+        }
+        self._cursors: dict[str, Cursor] = {}  # those that still have a job to look at in this pass
         #: By queue name: how many leaves at or below it still have a job to look at.
         self._live: dict[str, int] = {}
         self._order = {name: index for index, name in enumerate(self._tree.queues)}
         #: Leaves whose head is a claim, by how full their guarantee was when they were put in (use only grows here).
         self._claims: list[tuple[float, int, str]] = []
-        for name, pending in snapshot.pending.items():
-            if len(pending):
-                self._cursors[name] = pending.cursor(self._space.gpu_types)
-                for queue in self._tree[name].path():
-                    self._live[queue.name] = self._live.get(queue.name, 0) + 1
-                self._offer(name)
 
     def run(self) -> list[Decision]:
+        """Passes until one starts nothing: what a job in front lacks may have changed by what started after it.
+
+        So the result is stable: deciding again on it starts nothing more.
+        """
         while True:
+            before = len(self._decisions)
+            self._pass()
+            if len(self._decisions) == before:
+                return self._decisions
+
+    def _pass(self) -> None:
+        for name, cursor in self._all_cursors.items():
+            cursor.restart()
+            self._cursors[name] = cursor
+            for queue in self._tree[name].path():
+                self._live[queue.name] = self._live.get(queue.name, 0) + 1
+            self._offer(name)
+        while self._cursors:
             claimant = self._next_claim()
             leaf = claimant or self._next_borrower()
-            if leaf is None:
-                return self._decisions
             self._try_head(leaf, borrowed=claimant is None)
 
     # ---- whose turn it is
@@ -93,11 +107,9 @@ class _Cycle:
             heapq.heappush(self._claims, (present, order, leaf))
         return None
 
-    def _next_borrower(self) -> str | None:
+    def _next_borrower(self) -> str:
         """Down from the root, always to the live child with the smallest weighted dominant share."""
         queue: Queue = self._tree.root
-        if not self._live.get(queue.name):
-            return None
         while not queue.is_leaf:
             live = [child for child in queue.children if self._live.get(child.name)]
             queue = min(live, key=self._tree.weighted_share)

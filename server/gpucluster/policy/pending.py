@@ -73,7 +73,7 @@ class Cursor:
     resources that the one in front lacks (docs/policies/fifo.md). What is lacked adds up over all that were passed.
     """
 
-    __slots__ = ("_by_shape", "_gpu_types", "_heads", "_jobs", "barred")
+    __slots__ = ("_by_shape", "_gpu_types", "_heads", "_jobs", "_started", "barred")
 
     def __init__(
         self, jobs: dict[int, Job], by_shape: dict[Shape, list[int]], gpu_types: Collection[str]
@@ -81,16 +81,26 @@ class Cursor:
         self._jobs = jobs
         self._by_shape = by_shape
         self._gpu_types = gpu_types
-        self._heads = [(numbers[0], 0, shape) for shape, numbers in by_shape.items()]
-        heapq.heapify(self._heads)
+        self._started: dict[Shape, int] = {}  # so many of a shape, always its first ones
+        self._heads: list[tuple[int, Shape]] = []
         #: Names of the resources that jobs in front wait for: "gpu", "gpu/<type>", "cpu", "memory".
         self.barred: set[str] = set()
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin again with the first job that has not started, nobody held up by anybody."""
+        self.barred = set()
+        self._heads = []
+        for shape, numbers in self._by_shape.items():
+            started = self._started.get(shape, 0)
+            if started < len(numbers):
+                self._heads.append((numbers[started], shape))
+        heapq.heapify(self._heads)
 
     def head(self) -> Job | None:
         """The next job that may start, or None when all that are left are held up behind others."""
         while self._heads:
-            number, _, _ = self._heads[0]
-            job = self._jobs[number]
+            job = self._jobs[self._heads[0][0]]
             if not is_barred(job.spec, self.barred, self._gpu_types):
                 return job
             heapq.heappop(self._heads)
@@ -98,10 +108,11 @@ class Cursor:
 
     def started(self) -> None:
         """The head starts: on to the next."""
-        _, index, shape = heapq.heappop(self._heads)
+        _, shape = heapq.heappop(self._heads)
         numbers = self._by_shape[shape]
-        if index + 1 < len(numbers):
-            heapq.heappush(self._heads, (numbers[index + 1], index + 1, shape))
+        self._started[shape] = started = self._started.get(shape, 0) + 1
+        if started < len(numbers):
+            heapq.heappush(self._heads, (numbers[started], shape))
 
     def blocked(self, lacking: Collection[str]) -> None:
         """The head cannot start for want of these resources: on to the next that needs none of them."""
