@@ -97,7 +97,10 @@ class TaskFollower:
             env = await self._runtime.prepare(order, node, self.task_dir)
             connected = await self._runtime.spawn(order.program, env, self.task_dir, self._stop_asked)
         except StartFailed as failure:
-            await self._follow(failure)
+            if os.path.exists(self.task_dir):
+                await self._follow(failure)
+            else:  # not even prepared, so no supervisor was asked to run it
+                self._failed(failure.reason, failure.retry)
             return
         await self._talk(await control.use(connected, self._on_event))
         await self._follow(None)
@@ -113,13 +116,16 @@ class TaskFollower:
         """Look, act, look again, until the task is over. `failure`: why nothing may have started."""
         pause_s = _FIRST_PAUSE_S
         while not self.is_over:
-            finding = await self._in_thread(taskfolder.inspect, self.task_dir)
-            if finding.state is State.ALIVE:
-                if await self._reconnect(finding):
-                    pause_s = _FIRST_PAUSE_S
-                    continue
-            elif await self._settle(finding, failure):
-                return
+            try:
+                finding = await self._in_thread(taskfolder.inspect, self.task_dir)
+                if finding.state is State.ALIVE:
+                    if await self._reconnect(finding):
+                        pause_s = _FIRST_PAUSE_S
+                        continue
+                elif await self._settle(finding, failure):
+                    return
+            except OSError as error:  # a full disk, a folder that went away: what is true now must be seen first
+                logger.warning("the folder of task %s cannot be used, will try again: %s", self._task_id, error)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from gpucluster.runtimes.supervisor import processes
 
 from .lab import Lab

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from gpucluster.engine.events import TaskStartFailed
 from gpucluster.model.jobs import InputManifest, StopCause
 from gpucluster.worker.frames import Kind
@@ -35,7 +36,11 @@ def test_cell_runs_in_a_fork_of_a_warm_server_and_its_result_is_taken_in(lab: La
 
 
 def test_second_cell_comes_from_the_same_server_but_shares_nothing(lab: Lab) -> None:
-    source = "import os, random, builtins\nprint(os.getppid() != 1, getattr(builtins, 'mark', None), random.random())\nbuiltins.mark = 1"
+    source = (
+        "import os, random, builtins\n"
+        "print(os.getppid() != 1, getattr(builtins, 'mark', None), random.random())\n"
+        "builtins.mark = 1"
+    )
     attempts = [lab.start(cell(source)) for _ in range(2)]
     for attempt in attempts:
         assert lab.exit(attempt).code == 0

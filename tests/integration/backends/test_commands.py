@@ -193,7 +193,10 @@ def test_stop_reaches_a_suspended_task(lab: Lab) -> None:
 
 
 def test_suspended_task_stands_still_and_goes_on(lab: Lab) -> None:
-    script = "i=0; while [ ! -e $GPUCLUSTER_TASK_DIR/end ]; do i=$((i+1)); echo $i > $GPUCLUSTER_TASK_DIR/count; sleep 0.005; done"
+    script = (
+        "i=0; while [ ! -e $GPUCLUSTER_TASK_DIR/end ]; do"
+        " i=$((i+1)); echo $i > $GPUCLUSTER_TASK_DIR/count; sleep 0.005; done"
+    )
     attempt = lab.start(shell(script))
     count = lab.task_dir(attempt) / "count"
     wait_until(count.exists)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from gpucluster.engine.events import TaskEnded, TaskLost, TaskStarted, TaskStartFailed
 from gpucluster.model.jobs import StopCause
 from gpucluster.runtimes import taskfolder
