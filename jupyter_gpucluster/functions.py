@@ -98,9 +98,7 @@ def _packed(parts: dict[str, Any]) -> tuple[InputManifest, dict[str, Any]]:
         sha = hashlib.sha256(content).hexdigest()
         blobs[sha] = content
         hashes.append(sha)
-    manifest = InputManifest(
-        pickle=hashes[0], buffers=tuple(hashes[1:]), names=tuple(parts), total_bytes=pickled.total_bytes
-    )
+    manifest = InputManifest(pickle=hashes[0], buffers=tuple(hashes[1:]), total_bytes=pickled.total_bytes)
     return manifest, blobs
 
 

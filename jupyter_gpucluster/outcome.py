@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Collection, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from gpucluster.api.errors import Forbidden, GpuclusterError, NotFound
+from gpucluster.api.errors import Forbidden, GpuclusterError, NotFound, Unavailable
 from gpucluster.api.schemas import JobView, ResultManifest, ResultView, TaskView
 
+from . import describe
 from .errors import TAIL_LINES, Damaged, JobCancelled, JobError, JobFailed, JobLost
 from .replay import RemoteError, Replay, TextSink
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient
 
     from .binding import Bound
+
+_RESULT_PAUSES_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def fetch_blobs(client: ApiClient, job_id: str, manifest: ResultManifest) -> dict[str, bytes]:
@@ -25,11 +29,22 @@ def fetch_blobs(client: ApiClient, job_id: str, manifest: ResultManifest) -> dic
 
 
 def result_of(client: ApiClient, job_id: str, rank: int = 0) -> ResultView | None:
-    """The result of one rank; None when it left none."""
-    try:
-        return client.result(job_id, rank)
-    except NotFound:
-        return None
+    """The result of one rank of a job that has ended; None when it left none.
+
+    News of the end may be quicker than the row that holds the result: then it is asked for again.
+    """
+    for pause_s in _RESULT_PAUSES_S:
+        try:
+            view = client.result(job_id, rank)
+        except NotFound:
+            return None
+        if view.state in describe.ENDED:
+            return view
+        time.sleep(pause_s)
+    raise Unavailable(
+        "the job has ended and its result is not stored yet",
+        hint="job.bind() fetches it later, and so does %attach.",
+    )
 
 
 def bind(

@@ -1,0 +1,192 @@
+"""`Job`, functions, and the looking magics, from a kernel and from a plain process."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import threading
+
+import pytest
+
+from jupyter_gpucluster import Executor, Job, JobCancelled, JobFailed, submit
+from jupyter_gpucluster.connection import disconnect
+from jupyter_gpucluster.errors import WaitTimeout
+
+from .frontend import Kernel
+
+
+@pytest.fixture
+def here(scheduler, monkeypatch):
+    """This process as a user's script beside the scheduler."""
+    for key in ("GPUCLUSTER_DATA", "GPUCLUSTER_RUNTIME"):
+        monkeypatch.setenv(key, scheduler.env[key])
+    yield scheduler
+    disconnect()
+
+
+def double(x, plus=0):
+    print("doubling", x)
+    return 2 * x + plus
+
+
+def fail():
+    print("about to fail")
+    raise ValueError("on purpose")
+
+
+def forever():
+    import time
+
+    print("begun", flush=True)
+    time.sleep(3600)
+
+
+def test_function_runs_as_a_job(here):
+    job = submit(double, 21, kwargs={"plus": 1}, gpus=0, name="twice")
+    assert job.result(60) == 43
+    assert job.name == "twice"
+    assert job.logs() == "doubling 21\n"
+    assert job.state == "succeeded"
+    assert job.outputs.stdout == "doubling 21\n"
+
+
+def test_job_is_found_again_by_number_and_id_and_after_a_pickle(here):
+    job = submit(double, 2, gpus=0)
+    again = [
+        Job(job.number),
+        Job(str(job.number)),
+        Job(f"#{job.number}"),
+        Job(job.id),
+        pickle.loads(pickle.dumps(job)),
+    ]
+    assert all(each == job and each.result(60) == 4 for each in again)
+
+
+def test_failure_raises_with_the_remote_error_and_the_last_lines(here):
+    job = submit(fail, gpus=0)
+    with pytest.raises(JobFailed) as caught:
+        job.result(60)
+    assert (caught.value.ename, caught.value.evalue) == ("ValueError", "on purpose")
+    assert "about to fail" in str(caught.value)
+    assert isinstance(job.exception(), JobFailed)
+
+
+def test_wait_gives_up_after_its_time_and_cancel_ends_the_job(here):
+    job = submit(forever, gpus=0)
+    assert job.wait(0.2) is False
+    with pytest.raises(WaitTimeout):
+        job.result(0.1)
+    job.cancel()
+    assert job.wait(60)
+    with pytest.raises(JobCancelled):
+        job.result()
+
+
+def test_await_does_not_block_the_loop(here):
+    async def main():
+        job = submit(double, 4, gpus=0)
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.005)
+                ticks += 1
+
+        ticker = asyncio.create_task(tick())
+        value = await job
+        ticker.cancel()
+        return value, ticks
+
+    value, ticks = asyncio.run(main())
+    assert value == 8
+    assert ticks > 0
+
+
+def test_await_can_be_given_up(here):
+    async def main():
+        job = submit(forever, gpus=0)
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(_waiting(job), 0.3)
+        return job
+
+    job = asyncio.run(main())
+    assert not job.done()
+    job.cancel()
+    job.wait(60)
+
+
+async def _waiting(job):
+    return await job
+
+
+def test_result_from_other_threads(here):
+    job = submit(double, 5, gpus=0)
+    values = []
+    threads = [threading.Thread(target=lambda: values.append(job.result(60))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [10] * 4
+
+
+def test_executor_maps_like_any_other(here):
+    with Executor(gpus=0, name="mapped") as pool:
+        assert list(pool.map(double, range(3))) == [0, 2, 4]
+        future = pool.submit(fail)
+        assert isinstance(future.exception(60), JobFailed)
+
+
+def test_await_in_a_cell(kernel: Kernel):
+    kernel.run("%%submit --no-wait --as job --gpus 0\n6 * 7")
+    assert kernel.run("await job").result == "42"
+
+
+def test_function_of_the_notebook_as_a_job(kernel: Kernel):
+    kernel.run("from jupyter_gpucluster import submit\noffset = 5\ndef add(x):\n    return x + offset")
+    assert kernel.run("submit(add, 1, gpus=0).result()").result == "6"
+
+
+def test_looking_magics_show_tables(kernel: Kernel):
+    kernel.run("%%submit --name looked-at\n1")
+    jobs = kernel.run("%jobs --limit 5")
+    assert "looked-at" in jobs.result
+    assert "<table" in jobs.outputs[0]["data"]["text/html"]
+    assert "research" in kernel.run("%queues").result
+    topology = kernel.run("%topology").result
+    assert "node-0" in topology
+    assert "simulated" in topology
+    assert kernel.run("mine = %jobs\nmine[0].name").result == "'looked-at'"
+
+
+def test_why_share_cancel_and_logs_take_numbers_and_names(kernel: Kernel):
+    kernel.run(
+        "%%submit --no-wait --as job --gpus 0\nimport time\nprint('begun', flush=True)\ntime.sleep(3600)"
+    )
+    number = kernel.run("job.number").result
+    assert str(number) in kernel.run(f"%share {number} everyone").stdout
+    assert kernel.run("job.view().share").result == "'everyone'"
+    assert kernel.run("%why job").result
+    kernel.run("while 'begun' not in job.logs():\n    pass")
+    assert kernel.run(f"%logs {number}").stdout == "begun\n"
+    assert "job" in kernel.run("%cancel job").stdout
+    kernel.run("job.wait()")
+    assert "cancelled" in kernel.run(f"%cancel {number}").stdout
+
+
+def test_unknown_job_is_a_clear_error(kernel: Kernel):
+    for magic in ("attach", "why", "logs", "cancel"):
+        cell = kernel.run(f"%{magic} 999999")
+        assert cell.status == "error"
+        assert "999999" in cell.error
+        assert "Traceback" not in cell.error
+    assert "which job?" in kernel.run("%attach").stderr
+
+
+def test_widget_shows_the_end(kernel: Kernel):
+    kernel.run("%%submit --no-wait --as job --gpus 0\nprint('in the widget')")
+    kernel.run("w = job.widget()\njob.wait()\nw._thread.join(30)")
+    assert kernel.run(
+        "'in the widget' in w._log.value, 'succeeded' in w._headline.value, w._button.disabled"
+    ).result == ("(True, True, True)")
