@@ -88,6 +88,7 @@ class _Collector:
         self._limit = limit_bytes
         self._objects: dict[str, Any] = {}
         self._assigned_by_functions: dict[str, None] = {}
+        self._left_out: set[str] = set()
         self._sizes: dict[str, int] = {}
         self._warnings: dict[str, None] = {}
 
@@ -131,15 +132,14 @@ class _Collector:
             self._warn(f"{name} is this notebook's own history and was not sent; --in {name} adds it")
         return True
 
-    def _add(self, name: str, *, surely: bool = False) -> None:
-        """`surely`: it goes with a function in any case, so it must be allowed to."""
+    def _add(self, name: str) -> None:
         value = self._ns[name]
         keys = self._cell.subscripts.get(name, {None})
         if name == "Out" and None not in keys and isinstance(value, dict):
             value = {key: value[key] for key in keys if key in value}
         reason = credential_in(name, value) if name not in self._include else None
-        if reason is not None and name in self._cell.perhaps and not surely:
-            self._warn(f"{name} was not sent: it looks like a credential ({reason}); --in {name} sends it")
+        if reason is not None and self._may_do_without(name):
+            self._leave_out(name, f"it looks like a credential ({reason}); --in {name} sends it")
             return
         if reason is not None:
             raise InvalidRequest(
@@ -148,6 +148,17 @@ class _Collector:
                 f"Read it inside the cell, hand it over with --env, or send it all the same with --in {name}.",
             )
         self._objects[name] = value
+
+    def _may_do_without(self, name: str) -> bool:
+        """Whether the cell assigns the name itself, most likely before it uses it: `for f in …: …` with an open f here."""
+        if name in self._include:
+            return False
+        return name in self._cell.perhaps or (name in self._cell.assigns and name not in self._cell.reads)
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        self._warn(f"{name} was not sent: {reason}")
+        self._left_out.add(name)
+        self._objects.pop(name, None)
 
     def _add_what_uses(self, name: str, value: Any) -> None:
         """The notebook names that a function or class of the notebook uses go along, and what these use."""
@@ -160,10 +171,14 @@ class _Collector:
                     f"{name} calls {hiding}(…): names inside it were not searched; add those it needs with --in"
                 )
             for used in (*names.reads, *names.writes):
-                if used in self._ns and used not in self._objects and not self._is_ipythons_own(used):
+                if self._is_to_follow(used):
                     self._add(used)
-                    if used in self._objects:
-                        self._add_what_uses(used, self._objects[used])
+                    self._add_what_uses(used, self._objects.get(used))
+
+    def _is_to_follow(self, name: str) -> bool:
+        if name not in self._ns or name in self._objects or name in self._left_out:
+            return False
+        return not self._is_ipythons_own(name)
 
     def _warn(self, text: str) -> None:
         self._warnings.setdefault(text)
@@ -192,31 +207,30 @@ class _Collector:
         """Pickle the names; those that functions deep inside some value use are found on the way and join them."""
         while True:
             pickled = self._pickle_once()
-            found = [name for name in pickled.used_globals if name not in self._objects and name in self._ns]
-            if not found:
+            obstructed = [name for name in pickled.failed if self._may_do_without(name)]
+            if pickled.failed and not obstructed:
+                raise _refusal(pickled.failed)
+            for name in obstructed:
+                self._leave_out(name, pickled.failed[name])
+            found = [name for name in pickled.used_globals if self._is_to_follow(name)]
+            if not found and not obstructed:
                 return pickled
             for name in found:
-                self._add(name, surely=True)
-                self._add_what_uses(name, self._objects[name])
+                self._add(name)
+                self._add_what_uses(name, self._objects.get(name))
             self.check_size()
 
     def _pickle_once(self) -> pickling.Pickled:
         try:
-            pickled = pickling.dump(
+            return pickling.dump(
                 self._objects,
                 ns=self._ns,  # type: ignore[arg-type]
+                known=self._left_out,
                 submodules=self._submodules(),
                 limit_bytes=self._limit,
             )
         except pickling.OverLimit:
             raise self._too_big(f"more than {readable(self._limit)}") from None
-        for name in pickled.failed:
-            if name not in self._cell.perhaps or name in self._include:
-                raise _refusal(pickled.failed)
-            # The cell most likely assigns it before it uses it: `for f in …: …` when the notebook has an open f.
-            self._warn(f"{name} was not sent: {pickled.failed[name]}")
-            del self._objects[name]
-        return pickled
 
     def _submodules(self) -> dict[str, list[str]]:
         """Submodules that the cell reaches through a module that it gets, and that `import` of that one need not bring."""

@@ -122,8 +122,13 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
             if index >= _PARTS_LIMIT:
                 break
             yield "", part
-    elif not isinstance(value, (type, types.ModuleType, types.FunctionType)):
-        attributes = getattr(value, "__dict__", None)
-        if isinstance(attributes, dict):
-            for key, part in list(attributes.items())[:_PARTS_LIMIT]:
-                yield key, part
+    elif not isinstance(value, (types.ModuleType, types.FunctionType)):
+        for attributes in (_attributes_of_class(value), getattr(value, "__dict__", None)):
+            if isinstance(attributes, dict):
+                yield from list(attributes.items())[:_PARTS_LIMIT]
+
+
+def _attributes_of_class(value: Any) -> dict[str, Any] | None:
+    """Of a class that the notebook defines: it goes along with its attributes."""
+    cls = value if isinstance(value, type) else type(value)
+    return dict(vars(cls)) if cls.__module__ == "__main__" else None

@@ -173,6 +173,13 @@ def test_obstacle_behind_a_name_that_the_cell_may_assign_itself_is_only_warned_a
     )
 
 
+def test_obstacle_that_a_function_uses_and_the_cell_replaces_is_only_warned_about() -> None:
+    ns = notebook("import threading\nsource = threading.Lock()\ndef f(): return source")
+    capture = collect("source = [1]\nr = f()", ns)
+    assert set(capture.names) == {"f"}
+    assert capture.warnings[0].startswith("source was not sent: a lock")
+
+
 def test_over_budget_names_the_biggest() -> None:
     error = refused("X, y, z", notebook(X=np.zeros(300_000), y=np.zeros(100_000), z=1), limit_bytes=1 << 20)
     assert error.field == "X"
@@ -242,6 +249,12 @@ def test_credential_that_a_function_uses_is_refused_too() -> None:
 def test_credential_that_a_function_deep_inside_a_value_uses_is_refused_too() -> None:
     ns = notebook("API_KEY = 'x'\nsteps = {'a': [lambda: API_KEY]}")
     assert refused("steps['a'][0]()", ns).field == "API_KEY"
+
+
+def test_credential_in_a_class_of_the_notebook_is_refused_with_it_and_with_its_instances() -> None:
+    ns = notebook("class Config:\n    api_key = 'x'\nconfig = Config()")
+    assert refused("Config", ns).field == "Config"
+    assert refused("config", ns).field == "config"
 
 
 def test_credential_behind_a_name_that_the_cell_may_assign_itself_stays() -> None:
