@@ -6,6 +6,7 @@ Nothing leaves the notebook here. Whatever must not or cannot go is refused here
 from __future__ import annotations
 
 import builtins
+import functools
 import hashlib
 import re
 import sys
@@ -30,6 +31,7 @@ _HISTORY_OF_INPUTS = re.compile(r"_i+|_i\d+")
 #: The last results: a cell that uses them means their values, a cell that assigns `_` means nothing by it.
 _LAST_RESULTS = frozenset({"_", "__", "___"})
 _IMMUTABLE = (int, float, complex, str, bytes, type(None), range, types.ModuleType, types.BuiltinFunctionType)
+_LRU_CACHE = type(functools.lru_cache(maxsize=None)(len))
 _HIDES_NAMES = frozenset({"eval", "exec", "globals"})
 
 
@@ -332,9 +334,8 @@ def _codes_of(ns: Mapping[str, Any], value: Any) -> Iterable[types.CodeType]:
     """The code of the notebook's that stands behind a value: a function's, the methods' of a class or of an object's class."""
     if isinstance(value, types.MethodType):
         value = value.__func__
-    value = (
-        getattr(value, "__wrapped__", value) if not isinstance(value, (type, types.FunctionType)) else value
-    )
+    if isinstance(value, _LRU_CACHE):
+        value = value.__wrapped__
     if isinstance(value, types.FunctionType):
         return (value.__code__,) if value.__globals__ is ns else ()
     cls = value if isinstance(value, type) else type(value)
@@ -345,13 +346,19 @@ def _codes_of(ns: Mapping[str, Any], value: Any) -> Iterable[types.CodeType]:
 
 def _codes_of_class(ns: Mapping[str, Any], cls: type) -> Iterable[types.CodeType]:
     for attribute in cls.__dict__.values():
-        functions = [
-            attribute,
-            *(getattr(attribute, part, None) for part in ("__func__", "fget", "fset", "fdel", "func")),
-        ]
-        for function in functions:
+        for function in _functions_of(attribute):
             if isinstance(function, types.FunctionType) and function.__globals__ is ns:
                 yield function.__code__
+
+
+def _functions_of(attribute: Any) -> tuple[Any, ...]:
+    if isinstance(attribute, (classmethod, staticmethod)):
+        return (attribute.__func__,)
+    if isinstance(attribute, property):
+        return attribute.fget, attribute.fset, attribute.fdel
+    if isinstance(attribute, functools.cached_property):
+        return (attribute.func,)
+    return (attribute.__wrapped__,) if isinstance(attribute, _LRU_CACHE) else (attribute,)
 
 
 def _kind(value: Any) -> str:

@@ -52,19 +52,24 @@ class SizeEstimate:
 
 
 def _known_size(value: Any) -> float | None:
+    """What the object itself tells. Only attributes of its type are asked for: some objects make up any that they lack."""
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
-    usage = getattr(value, "memory_usage", None)  # pandas
-    if callable(usage):
+    kind = type(value)
+    if hasattr(kind, "memory_usage"):  # pandas
         try:
-            used = usage(deep=False)
+            used = value.memory_usage(deep=False)
             return float(used.sum() if hasattr(used, "sum") else used)
         except Exception:
             return None
-    size = getattr(value, "nbytes", None)  # NumPy, PyTorch, memoryview, Arrow
-    if isinstance(size, int) and not getattr(getattr(value, "dtype", None), "hasobject", False):
-        return size
-    return None
+    if not hasattr(kind, "nbytes") or _holds_objects(value):  # NumPy, PyTorch, memoryview, Arrow
+        return None
+    size = value.nbytes
+    return size if isinstance(size, int) else None
+
+
+def _holds_objects(value: Any) -> bool:
+    return hasattr(type(value), "dtype") and bool(getattr(value.dtype, "hasobject", False))
 
 
 def _parts(value: Any) -> tuple[Iterator[Any], int] | None:
@@ -72,7 +77,7 @@ def _parts(value: Any) -> tuple[Iterator[Any], int] | None:
         return (part for item in value.items() for part in item), 2 * len(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return iter(value), len(value)
-    if getattr(getattr(value, "dtype", None), "hasobject", False) and hasattr(value, "flat"):
+    if _holds_objects(value) and hasattr(type(value), "flat"):
         return iter(value.flat), value.size
     attributes = getattr(value, "__dict__", None)
     if isinstance(attributes, dict):

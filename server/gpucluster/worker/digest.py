@@ -34,7 +34,7 @@ def digest(obj: Any, budget_bytes: int) -> str | None:
 
     An object that cannot be pickled gets a digest that equals no other: what cannot be compared counts as changed.
     """
-    size = getattr(obj, "nbytes", 0)
+    size = obj.nbytes if hasattr(type(obj), "nbytes") else 0
     if isinstance(size, int) and size > budget_bytes:
         return None
     sink = _Sink(budget_bytes)
