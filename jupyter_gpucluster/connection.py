@@ -32,40 +32,43 @@ def default_address() -> str | None:
 
 def client(address: str | None = None) -> ApiClient:
     """The kernel's client. Raises Unavailable when no scheduler can be reached or started, VersionMismatch."""
-    key = (os.getpid(), address or _default_address)
+    return known(address) or _connect(address)
+
+
+def known(address: str | None = None) -> ApiClient | None:
+    """The client that this process has already, or None."""
     with _lock:
-        found = _clients.get(key)
-    if found is not None:
-        return found
+        return _clients.get((os.getpid(), address or _default_address))
+
+
+def _connect(address: str | None) -> ApiClient:
     from gpucluster.api.client import connect
 
+    key = (os.getpid(), address or _default_address)
     made = connect(key[1])
     with _lock:
         found = _clients.setdefault(key, made)
-    if found is not made:
+    if found is not made:  # another thread was quicker
         made.close()
     return found
 
 
 def reachable(address: str | None = None) -> ApiClient | None:
-    """A client of a scheduler that runs already, or None; starts nothing."""
-    from gpucluster.api.client import connect
+    """The client of a scheduler that runs already, or None; starts nothing. For hints only: it never says why not."""
+    from gpucluster.api import client, discovery
     from gpucluster.api.errors import GpuclusterError
 
-    key = (os.getpid(), address or _default_address)
-    with _lock:
-        found = _clients.get(key)
-    if found is not None:
-        return found
+    elsewhere = (
+        address
+        or _default_address
+        or any(os.environ.get(name) for name in (discovery.ENV_ADDRESS, client.ENV_JUPYTER_URL))
+    )
     try:
-        made = connect(key[1], start=False)
+        if known(address) is None and not elsewhere and discovery.find_scheduler() is None:
+            return None
+        return known(address) or _connect(address)
     except GpuclusterError:
         return None
-    with _lock:
-        found = _clients.setdefault(key, made)
-    if found is not made:
-        made.close()
-    return found
 
 
 def is_simulated(client: ApiClient) -> bool:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 CARD_INTERVAL_S = 0.25
 #: Items read ahead of what is drawn.
 READ_AHEAD = 2000
+#: What a job wrote is shown at once when nothing more has come, but not in more pieces than this allows: front ends
+#: draw each piece anew.
+FLUSH_INTERVAL_S = 0.05
 #: A connection that is away for longer is told in the card.
 AWAY_S = 2.0
 
@@ -101,6 +104,7 @@ class Watch:
         self._away_since: float | None = None
         self._last_of_attempt: dict[int, JobView] = {}
         self._ended = False
+        self._flushed_at = 0.0
         self.job = job
 
     def run(self) -> JobView:
@@ -128,12 +132,19 @@ class Watch:
         if isinstance(item, StreamItem):
             self._take(item)
             reader.drawn()
+            self._flush_if_idle()
         elif isinstance(item, _Closed):
             self._closed(item)
         elif isinstance(item, Call):
             self._cancel_asked(item)
         if self._card_due is not None and time.monotonic() >= self._card_due:
             self._draw_card()
+
+    def _flush_if_idle(self) -> None:
+        now = time.monotonic()
+        if self._keyboard.inbox.empty() and now - self._flushed_at >= FLUSH_INTERVAL_S:
+            self._flushed_at = now
+            self._output.flush()
 
     def _patience(self) -> float:
         if self._card_due is None:

@@ -78,7 +78,7 @@ class CellRun:
     def _connect(self, keyboard: Keyboard) -> ApiClient:
         """As `_client`, where it may take long (a scheduler may have to start) and ■ must work. Raises Withdrawn."""
         try:
-            self._connected = keyboard.call(connection.client)
+            self._connected = connection.known() or keyboard.call(connection.client)
         except Interrupted:
             raise Withdrawn("interrupted before anything was submitted") from None
         return self._connected
@@ -155,13 +155,12 @@ class CellRun:
 
     def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Any:
         """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""
-        manifest = self._fetch_manifest(job, keyboard)
         card = output.card
         assert card is not None
+        manifest, blobs = keyboard.call(lambda: self._fetch(job))
         if manifest is None:
             output.draw_card()
             return None
-        blobs = keyboard.call(lambda: fetch_blobs(self._client, job.id, manifest))
         bound = bind(manifest, blobs, self._shell.user_ns)
         missing = _worth_telling(bound.missing, sent)
         names_missing = [name for name in missing if name != manifest.value_key]
@@ -179,9 +178,12 @@ class CellRun:
             return None
         return None if output.shows_result else bound.value
 
-    def _fetch_manifest(self, job: JobView, keyboard: Keyboard) -> ResultManifest | None:
-        view = keyboard.call(lambda: result_of(self._client, job.id))
-        return view.result if view is not None else None
+    def _fetch(self, job: JobView) -> tuple[ResultManifest | None, dict[str, bytes]]:
+        """What the job left, in a thread."""
+        view = result_of(self._client, job.id)
+        if view is None or view.result is None:
+            return None, {}
+        return view.result, fetch_blobs(self._client, job.id, view.result)
 
     # ---- the rest
 
