@@ -30,7 +30,7 @@ class DryRunPlan:
 
 
 def check_admission(state: ClusterState, spec: JobSpec, owner: Principal) -> None:
-    admission.check_admission(state.tree, list(state.nodes.values()), spec, owner)
+    admission.check_admission(state.tree, state.space, spec, owner)
 
 
 def position(state: ClusterState, job_id: str) -> int | None:

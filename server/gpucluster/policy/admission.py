@@ -6,7 +6,7 @@ the field and says what to ask for instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -15,9 +15,8 @@ from ..model.jobs import JobSpec, TaskRole
 from ..model.principals import Principal
 from ..model.queues import QueueSpec
 from ..model.resources import CPU, GPU, MEMORY, WHOLE_GPU, gpu_of_type
-from ..model.topology import GpuHealth, Node, NodeHealth
 from .placement import place_gang
-from .space import ClusterSpace
+from .space import ClusterSpace, NodeSpace
 from .tree import QueueTree
 from .words import amount_text, counted, gpus_text, joined, memory_text, role_text
 
@@ -26,11 +25,11 @@ ABSURD = 1 << 60
 MOST_TASKS = 100_000
 
 
-def check_admission(tree: QueueTree, nodes: Sequence[Node], spec: JobSpec, owner: Principal) -> None:
+def check_admission(tree: QueueTree, space: ClusterSpace, spec: JobSpec, owner: Principal) -> None:
     """Raises InvalidRequest, NotSupported, NeverAsAsked or Forbidden. With no node registered yet, sizes are not judged."""
     _check_form(spec)
     check_queue(tree, spec.queue, owner)
-    check_possible(tree, nodes, spec)
+    check_possible(tree, space, spec)
 
 
 # ---- form
@@ -111,52 +110,43 @@ def may_submit(queue: QueueSpec, principal: Principal) -> bool:
 # ---- size
 
 
-def check_possible(tree: QueueTree, nodes: Sequence[Node], spec: JobSpec) -> None:
+def check_possible(tree: QueueTree, space: ClusterSpace, spec: JobSpec) -> None:
     """Raises NeverAsAsked when the gang could not start even on an empty cluster in perfect health."""
-    if not nodes:
+    if not space.nodes:
         return
-    perfect = [_perfect(node) for node in nodes]
+    perfect = space.perfect()
     for role in spec.roles:
         _check_one_task(perfect, role)
     _check_maxima(tree, spec)
     _check_gang(tree, perfect, spec)
 
 
-def _perfect(node: Node) -> Node:
-    gpus = tuple(msgspec.structs.replace(gpu, health=GpuHealth.OK) for gpu in node.gpus)
-    return msgspec.structs.replace(node, gpus=gpus, health=NodeHealth.READY)
-
-
-def _gpus_on(node: Node, gpu_types: Sequence[str]) -> int:
+def _gpus_on(node: NodeSpace, gpu_types: Iterable[str]) -> int:
     """GPUs that one task could have here: all of one type."""
-    counts = {
-        gpu_type: sum(gpu.type == gpu_type for gpu in node.gpus) for gpu_type in {g.type for g in node.gpus}
-    }
-    return max(
-        (count for gpu_type, count in counts.items() if not gpu_types or gpu_type in gpu_types), default=0
-    )
+    return max((len(node.free_gpus(gpu_type)) for gpu_type in gpu_types), default=0)
 
 
-def _check_one_task(nodes: Sequence[Node], role: TaskRole) -> None:
-    known = list(dict.fromkeys(gpu.type for node in nodes for gpu in node.gpus))
+def _check_one_task(perfect: ClusterSpace, role: TaskRole) -> None:
+    nodes, known = perfect.open_nodes(), perfect.gpu_types
     for gpu_type in role.gpu_types:
         if gpu_type not in known:
-            types = f"GPU types here: {', '.join(known)}." if known else "This cluster has no GPUs."
-            raise InvalidRequest("gpu-type", f"no node has GPUs of type {gpu_type!r}", types)
+            choices = f"GPU types here: {', '.join(known)}." if known else "This cluster has no GPUs."
+            raise InvalidRequest("gpu-type", f"no node has GPUs of type {gpu_type!r}", choices)
     gpus = role.gpus // WHOLE_GPU
-    most = max(_gpus_on(node, role.gpu_types) for node in nodes)
+    types = role.gpu_types or known
+    most = max(_gpus_on(node, types) for node in nodes)
     if gpus > most:
         reason = f"no node has {gpus_text(gpus, role.gpu_types)}"
         raise NeverAsAsked(
             "gpus", reason, f"The most you can ask is {gpus_text(most, role.gpu_types)} per task."
         )
-    fitting = [node for node in nodes if _gpus_on(node, role.gpu_types) >= gpus]
+    fitting = [node for node in nodes if _gpus_on(node, types) >= gpus]
     beside = f" beside {gpus_text(gpus, role.gpu_types)}" if gpus else ""
-    most_cpu = max(node.cpu for node in fitting)
+    most_cpu = max(node.cpu_free for node in fitting)
     if role.cpus > most_cpu:
         reason = f"no node has {amount_text(CPU, role.cpus)}{beside}"
         raise NeverAsAsked("cpus", reason, f"The most you can ask is {amount_text(CPU, most_cpu)} per task.")
-    most_memory = max(node.memory for node in fitting if node.cpu >= role.cpus)
+    most_memory = max(node.memory_free for node in fitting if node.cpu_free >= role.cpus)
     if role.memory > most_memory:
         reason = f"no node has {amount_text(MEMORY, role.memory)}{beside}"
         hint = f"The most you can ask is {memory_text(most_memory)} per task."
@@ -179,9 +169,8 @@ def _refuse_over_max(queue: str, resource: str, amount: int, limit: int, spec: J
     raise NeverAsAsked(field, reason, f"The most you can ask is {amount_text(resource, limit)}{per_job}.")
 
 
-def _check_gang(tree: QueueTree, nodes: Sequence[Node], spec: JobSpec) -> None:
+def _check_gang(tree: QueueTree, space: ClusterSpace, spec: JobSpec) -> None:
     maxima = tree.tightest_max(spec.queue)
-    space = ClusterSpace(nodes)
     limits = {t: maxima[gpu_of_type(t)] // WHOLE_GPU for t in space.gpu_types if gpu_of_type(t) in maxima}
     if place_gang(space, spec.roles, limits=limits) is not None:
         return

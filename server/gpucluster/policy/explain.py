@@ -97,7 +97,7 @@ def own_reason(snapshot: Snapshot, job: Job) -> Reason:
     """Why the job would wait if it were first in its queue."""
     tree, space, spec = snapshot.tree, snapshot.space, job.spec
     try:
-        check_possible(tree, list(space.nodes.values()), spec)
+        check_possible(tree, space, spec)
     except GpuclusterError as error:
         hint = f" {error.hint}" if error.hint else ""
         return Reason("never", "never", f"Never as asked: {error.reason}.{hint}", {"field": error.field})

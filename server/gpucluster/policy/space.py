@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
+import msgspec
+
 from ..model.errors import GpuclusterError
 from ..model.jobs import TaskPlacement
 from ..model.resources import CPU, GPU, MEMORY, Resources, sum_resources
@@ -137,6 +139,8 @@ class ClusterSpace:
         self.nodes: dict[str, Node] = {}
         #: The types that any node has, healthy or not, in the order in which they became known.
         self.gpu_types: tuple[str, ...] = ()
+        self._open: tuple[NodeSpace, ...] = ()
+        self._perfect: ClusterSpace | None = None
         for node in nodes:
             self.set_node(node)
 
@@ -149,6 +153,8 @@ class ClusterSpace:
         space._set_node(node)
         self._count(space, +1)
         self.nodes[node.name] = node
+        self._open = tuple(one for one in self._nodes.values() if one.is_open)
+        self._perfect = None
         self.gpu_types = tuple(dict.fromkeys(gpu.type for node in self.nodes.values() for gpu in node.gpus))
 
     def take(self, holder: str, placements: Iterable[TaskPlacement]) -> None:
@@ -189,9 +195,17 @@ class ClusterSpace:
     def __contains__(self, name: object) -> bool:
         return name in self._nodes
 
-    def open_nodes(self) -> list[NodeSpace]:
+    def open_nodes(self) -> Sequence[NodeSpace]:
         """Nodes on which new tasks may start."""
-        return [space for space in self._nodes.values() if space.is_open]
+        return self._open
+
+    def perfect(self) -> ClusterSpace:
+        """The registered nodes as they would be empty and in perfect health: what could ever be given out. Not to be
+        written.
+        """
+        if self._perfect is None:
+            self._perfect = ClusterSpace(_in_perfect_health(node) for node in self.nodes.values())
+        return self._perfect
 
     def free_gpus(self, gpu_type: str) -> int:
         """GPUs of a type that could be given out now, on all open nodes."""
@@ -208,3 +222,8 @@ def cell_counts(gpus: Iterable[Gpu]) -> dict[tuple[int, ...], int]:
     for gpu in gpus:
         counts.update(((gpu.socket, gpu.switch), (gpu.socket,), ()))
     return dict(counts)
+
+
+def _in_perfect_health(node: Node) -> Node:
+    gpus = tuple(msgspec.structs.replace(gpu, health=GpuHealth.OK) for gpu in node.gpus)
+    return msgspec.structs.replace(node, gpus=gpus, health=NodeHealth.READY)
