@@ -137,13 +137,13 @@ def _run_cell(task_dir: str, spec: TaskSpec, shell: Any, outbox: Outbox) -> int:
         digests = results.Digests(spec.mutable_inputs, namespace, spec.digest_budget_bytes)
         del inputs
         outcome = shell.run(spec.source)
-    return _store(task_dir, spec, shell, namespace, outcome, digests)
+    return _store(task_dir, spec, outbox, namespace, outcome, digests)
 
 
 def _store(
     task_dir: str,
     spec: TaskSpec,
-    shell: Any,
+    outbox: Outbox,
     namespace: dict[str, Any],
     outcome: Outcome,
     digests: results.Digests,
@@ -152,8 +152,8 @@ def _store(
         try:
             results.store(task_dir, spec, namespace, outcome, digests)
         except OSError as error:
-            shell.show_error(error)
-            print("The cell ended well, but its result could not be stored.", file=sys.stderr)
+            sentence = f"the cell ended well, but its result could not be stored: {error}"
+            _fail(outbox, type(error).__name__, sentence)
             return EXIT_ERROR
     return outcome.exit_code
 

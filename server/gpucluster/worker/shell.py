@@ -211,14 +211,11 @@ class ZMQInteractiveShell(InteractiveShell):
         except SystemExit as error:
             outcome = Outcome(exit_code_of(error))
         except BaseException as error:
-            self.showtraceback()
+            below = error.__traceback__.tb_next if error.__traceback__ else None
+            self.showtraceback((type(error), error, below), tb_offset=0)
             outcome = Outcome(exit_code_of(error))
         self.events.trigger("post_execute")
         return outcome
-
-    def show_error(self, error: BaseException) -> None:
-        """Show an exception that was caught, as its traceback."""
-        self.showtraceback((type(error), error, error.__traceback__))
 
     def showtraceback(
         self,
@@ -293,6 +290,7 @@ def build() -> ZMQInteractiveShell:
     main = types.ModuleType("__main__", "The namespace of the submitted cell.")
     config = Config()
     config.HistoryManager.enabled = False
+    config.HistoryManager.hist_file = ":memory:"
     shell = ZMQInteractiveShell(config=config, user_module=main, user_ns=main.__dict__)
     # At its end a task is not tidied up object by object; user code's own atexit functions do run.
     atexit.unregister(shell.atexit_operations)

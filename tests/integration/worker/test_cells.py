@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+
 from gpucluster.worker.frames import Kind
 
 from .harness import INTERRUPT, STOP, Workers
