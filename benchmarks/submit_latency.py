@@ -225,9 +225,8 @@ class RayActor(RayBase):
             def run(self, code: str) -> Iterator[str]:
                 process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
                 assert process.stdout is not None
-                for (
-                    line
-                ) in process.stdout:  # not `yield from`: Ray sends into the generator, a file has no `send`
+                # Not `yield from`: Ray sends into the generator, and a file has no `send`.
+                for line in process.stdout:  # noqa: UP028
                     yield line
                 process.wait()
 
