@@ -6,9 +6,12 @@ Task folder (one per attempt, role and rank; mode 0700), all files written atomi
     secrets.json  by the agent, 0600, the secret part of the environment; deleted by the supervisor once it has read it
     inputs/       by the agent: `pickle` and `buffer.0`, `buffer.1` … (hard links or copies of blobs)
     started       created with O_EXCL by whoever is first: the supervisor (then the task runs, once and only here) or a
-                  recovering agent (then it is revoked and never runs). JSON {"by": "supervisor" | "agent", "pid", "start_ticks", "boot_id", "time_us"}
-    lock          flock held exclusively by the supervisor as long as it lives
-    worker.json   by the supervisor: {"pid", "start_ticks", "boot_id", "session", "cgroup": path | null}
+                  recovering agent (then it is revoked and never runs). JSON {"by": "supervisor" | "agent", "pid",
+                  "start_ticks", "boot_id", "time_us"}
+    lock          flock held exclusively by the supervisor as long as it lives, taken before it creates `started`
+    worker.json   by the supervisor, before it lets the worker go on to its program: {"pid", "start_ticks", "boot_id",
+                  "session", "cgroup": path of the group that holds the tree | null, "cgroups": [path], "limits": how they
+                  are kept}. No worker.json: nothing ran
     log           framed records (frames.py), appended by the supervisor alone
     steps.ndjson  step reports, one JSON object a line, appended by the supervisor
     steps.fifo    by the supervisor before the task starts, which holds it open O_RDWR | O_NONBLOCK: a named pipe for the
@@ -17,7 +20,8 @@ Task folder (one per attempt, role and rank; mode 0700), all files written atomi
                   Optional: where it is missing, only the worker itself (or the command's first process) reports
     result.json   by the worker, after its files: ResultManifest as JSON, blobs named by SHA-256 of files in result/
     result/       by the worker: `pickle`, `buffer.0` …
-    exit.json     by the supervisor, last of all: TaskExit as JSON
+    exit.json     by the supervisor, last of all, when no process of the task is left: TaskExit as JSON; with
+                  "never_ran": true and "retry": bool when the program could not be started
     scratch/      TMPDIR of the task
 
 `start_ticks` is field 22 of /proc/<pid>/stat; with the boot id it tells one process from a later one of the same pid.
@@ -33,11 +37,13 @@ Before a child process starts, and before the worker exits, it waits until the s
 writes comes after what was printed before it.
 
 Control socket of the supervisor (Unix stream, path in spec.json; JSON objects, one a line). Agent to supervisor:
-    {"op": "hello", "protocol": [min, max]}       answered by {"event": "hello", "protocol": n, "state": "running", "log_bytes": n}
+    {"op": "hello", "protocol": [min, max]}       answered by {"event": "hello", "protocol": n, "state": "running",
+                                                  "up": bool, "log_bytes": n, "steps_bytes": n}
     {"op": "stop", "cause": str, "grace_s": f}    repeated ones keep the stronger cause and the earlier end
     {"op": "suspend"} / {"op": "resume"}
 Supervisor to every connected agent:
-    {"event": "up"}; {"event": "log", "bytes": n} (at most every few ms); {"event": "step", …Progress}; {"event": "exit", …TaskExit}
+    {"event": "up"}; {"event": "log", "bytes": n} (at most every few ms); {"event": "step", …Progress, "end": offset behind
+    its line in steps.ndjson} (thinned in a flood, never the last); {"event": "exit", …TaskExit}
 SIGTERM to the supervisor means stop with the grace of spec.json: the way to end a task whose socket is gone.
 """
 
@@ -85,7 +91,8 @@ def common_version(ours: tuple[int, int], theirs: tuple[int, int]) -> int | None
 #   env: {str: str}                    the complete environment of the worker, less secrets
 #   inputs: {"names": [str], "buffers": int} | null
 #   outputs: [str]                     mutable_inputs: [str]        digest_budget_bytes: int
-#   limits: {"memory_bytes": int | null, "cpu_milli": int | null, "pids": int | null}
+#   limits: {"memory_bytes": int | null, "cpu_milli": int | null, "pids": int | null,
+#            "cpu_hard": bool (a quota; else a share under contention)}
 #   grace_s: float                     control: str (path of the control socket)
 #   bundle: str (folder that holds the worker's `gpucluster` package)
 #   log_limit_bytes: int               stdout and stderr beyond this many bytes are dropped, with one STATUS "truncated"
