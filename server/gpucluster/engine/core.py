@@ -134,6 +134,7 @@ class Engine:
         now_us = self._now_us = max(now_us, self._now_us)
         record = self._jobs.record = StepRecord(now_us, self.last_seq)
         self._begin(record)
+        self.state.reasons.clear()
         needs_cycle, self._is_first_step = self._is_first_step, False
         for event in events:
             try:

@@ -77,7 +77,7 @@ def _why_waiting(state: ClusterState, job: Job, now_us: int) -> Why:
         sentence = f"Its last attempt did not succeed{cause}; it is tried again in {duration_text(left_s)}."
         facts = {"not_before_us": job.not_before_us, "attempts_made": job.attempts_made}
         return Why(job_id=job.id, verdict="starts_when", code="back_off", sentence=sentence, facts=facts)
-    return explain_waiting(state.snapshot(), job)
+    return explain_waiting(state.snapshot(), job, state.reasons)
 
 
 def _why_starting(job: Job) -> Why:
@@ -134,6 +134,6 @@ def _plan(state: ClusterState, job: Job, now_us: int) -> DryRunPlan:
                 borrowed=decision.borrowed,
                 position=1,
             )
-    reason = explain_waiting(snapshot, job)
+    reason = explain_waiting(snapshot, job, {})
     sentence = f"Would wait. {reason.sentence}"
     return DryRunPlan(starts_now=False, sentence=sentence, position=reason.position, why=reason)

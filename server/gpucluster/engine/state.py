@@ -15,6 +15,7 @@ from ..model.queues import QueueSpec
 from ..model.resources import Resources, sum_resources
 from ..model.topology import Node
 from ..policy.decisions import Snapshot
+from ..policy.explain import Known
 from ..policy.pending import PendingQueue
 from ..policy.space import ClusterSpace
 from ..policy.tree import QueueTree
@@ -42,6 +43,8 @@ class ClusterState:
         self.unmet: dict[str, set[str]] = {}  # waiting job -> jobs that it still waits for
         self.dependents: dict[str, list[str]] = {}  # job -> jobs that wait for it
         self.recently_ended: OrderedDict[str, JobState] = OrderedDict()
+        #: What was worked out about waiting jobs since the last step (policy/explain.py); the engine empties it.
+        self.reasons: Known = {}
         self._stories: dict[str, deque[HistoryEntry]] = {}
 
     # ---- looking

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..model.errors import GpuclusterError
@@ -43,11 +43,17 @@ class Reason(NamedTuple):
     resources: frozenset[str] = frozenset()
 
 
-def explain_waiting(snapshot: Snapshot, job: Job) -> Why:
-    """For a job that waits for nothing but its turn and the resources."""
-    pending = snapshot.pending[job.spec.queue]
-    position = pending.position(job.number)
-    reason = _behind(snapshot, job, position) or own_reason(snapshot, job)
+#: Reasons by queue and shape: the same for all jobs of one shape as long as the books stay as they are.
+Known = dict[tuple[str, Shape], Reason]
+
+
+def explain_waiting(snapshot: Snapshot, job: Job, known: Known) -> Why:
+    """For a job that waits for nothing but its turn and the resources.
+
+    `known` keeps what was worked out, for the next job of the list; empty it whenever the books change.
+    """
+    position = snapshot.pending[job.spec.queue].position(job.number)
+    reason = _behind(snapshot, job, position, known) or own_reason(snapshot, job, known)
     return Why(
         job_id=job.id,
         verdict=reason.verdict,
@@ -58,12 +64,12 @@ def explain_waiting(snapshot: Snapshot, job: Job) -> Why:
     )
 
 
-def _behind(snapshot: Snapshot, job: Job, position: int | None) -> Reason | None:
+def _behind(snapshot: Snapshot, job: Job, position: int | None, known: Known) -> Reason | None:
     """The first job in front that holds this one up, and why that one waits itself."""
-    in_front = _first_that_bars(snapshot, job)
+    in_front = _first_that_bars(snapshot, job, known)
     if in_front is None:
         return None
-    theirs = own_reason(snapshot, in_front)
+    theirs = own_reason(snapshot, in_front, known)
     sentence = (
         f"Number {position} in queue {job.spec.queue}, behind job #{in_front.number}, which waits: "
         f"{theirs.sentence[0].lower()}{theirs.sentence[1:]}"
@@ -77,7 +83,7 @@ def _behind(snapshot: Snapshot, job: Job, position: int | None) -> Reason | None
     return Reason("starts_when", "behind", sentence, facts, theirs.resources)
 
 
-def _first_that_bars(snapshot: Snapshot, job: Job) -> Job | None:
+def _first_that_bars(snapshot: Snapshot, job: Job, known: Known) -> Job | None:
     """Of jobs that ask for the same, one is looked at: they wait for the same."""
     seen: set[Shape] = set()
     for other in snapshot.pending[job.spec.queue]:
@@ -88,14 +94,22 @@ def _first_that_bars(snapshot: Snapshot, job: Job) -> Job | None:
             return other
         if shape not in seen:
             seen.add(shape)
-            if is_barred(job.spec, own_reason(snapshot, other).resources, snapshot.space.gpu_types):
+            barred = own_reason(snapshot, other, known).resources
+            if is_barred(job.spec, barred, snapshot.space.gpu_types):
                 return other
     return None
 
 
-def own_reason(snapshot: Snapshot, job: Job) -> Reason:
+def own_reason(snapshot: Snapshot, job: Job, known: Known) -> Reason:
     """Why the job would wait if it were first in its queue."""
-    tree, space, spec = snapshot.tree, snapshot.space, job.spec
+    key = (job.spec.queue, shape_of(job.spec))
+    if key not in known:
+        known[key] = _work_out(snapshot, job.spec)
+    return known[key]
+
+
+def _work_out(snapshot: Snapshot, spec: JobSpec) -> Reason:
+    tree, space = snapshot.tree, snapshot.space
     try:
         check_possible(tree, space, spec)
     except GpuclusterError as error:
@@ -105,18 +119,10 @@ def own_reason(snapshot: Snapshot, job: Job) -> Reason:
     if excesses:
         return _over_max(spec, excesses[0], frozenset(excess.resource for excess in excesses))
     limits = type_limits(tree, spec.queue, space.gpu_types)
-    if place_gang(space, spec.roles, avoid=job.avoid_nodes, limits=limits) is not None:
+    if place_gang(space, spec.roles, limits=limits) is not None:
         return Reason("starts_when", "next", "It is its turn: it starts with the next cycle.", {})
     lack = lacking_for(space, spec.roles, limits)
-    describe = {
-        Shortage.NO_NODES: _no_nodes,
-        Shortage.GPUS: _no_gpus,
-        Shortage.GPU_TYPE_MAX: _type_max,
-        Shortage.FRAGMENTATION: _fragmentation,
-        Shortage.CPU: _no_cpu,
-        Shortage.MEMORY: _no_memory,
-    }[lack.shortage]
-    sentence, facts = describe(snapshot, spec)
+    sentence, facts = _DESCRIBE[lack.shortage](snapshot, spec)
     return Reason("starts_when", lack.shortage.value, sentence, facts, lack.resources)
 
 
@@ -248,3 +254,13 @@ def _nodes_for(space: ClusterSpace, role: TaskRole) -> Iterator[NodeSpace]:
 
 def _beside(role: TaskRole) -> str:
     return " with these GPUs free" if role.gpus else ""
+
+
+_DESCRIBE: dict[Shortage, Callable[[Snapshot, JobSpec], tuple[str, dict[str, Any]]]] = {
+    Shortage.NO_NODES: _no_nodes,
+    Shortage.GPUS: _no_gpus,
+    Shortage.GPU_TYPE_MAX: _type_max,
+    Shortage.FRAGMENTATION: _fragmentation,
+    Shortage.CPU: _no_cpu,
+    Shortage.MEMORY: _no_memory,
+}
