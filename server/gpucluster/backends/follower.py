@@ -124,8 +124,12 @@ class TaskFollower:
                         continue
                 elif await self._settle(finding, failure):
                     return
-            except OSError as error:  # a full disk, a folder that went away: what is true now must be seen first
-                logger.warning("the folder of task %s cannot be used, will try again: %s", self._task_id, error)
+            except (
+                OSError
+            ) as error:  # a full disk, a folder that went away: what is true now must be seen first
+                logger.warning(
+                    "the folder of task %s cannot be used, will try again: %s", self._task_id, error
+                )
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -135,13 +139,13 @@ class TaskFollower:
         if state is State.ENDED:
             await self._end(finding.exit or {})
             return True
-        if state in (State.UNCLAIMED, State.BEFORE_BOOT) and not os.path.exists(self._path(protocol.STARTED)):
-            if not await self._in_thread(taskfolder.revoke, self.task_dir):
-                return False
-        if state in (State.DEAD, State.NEVER_RAN) or self._was_claimed:
-            if await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id):
-                return False  # until a look finds none of its processes any more
-            self._remove_socket()
+        is_unclaimed = state is not State.REVOKED and not os.path.exists(self._path(protocol.STARTED))
+        if is_unclaimed and not await self._in_thread(taskfolder.revoke, self.task_dir):
+            return False
+        may_have_run = state in (State.DEAD, State.NEVER_RAN) or self._was_claimed
+        if may_have_run and await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id):
+            return False  # until a look finds none of its processes any more
+        self._remove_socket()
         self._report_without_exit(finding, failure)
         return True
 
@@ -194,6 +198,10 @@ class TaskFollower:
             if self._stop is not None:
                 connection.send(self._stop.command())
             await connection.closed
+        except asyncio.CancelledError:
+            if self._catching_up is not None:
+                self._catching_up.cancel()
+            raise
         finally:
             self._connection = None
             connection.close()

@@ -30,6 +30,26 @@ _SPAWN_TIMEOUT_S = 30.0
 _STDERR_TAIL_BYTES = 2000
 
 
+#: The oldest Python that a supervisor and a worker run on.
+_OLDEST = (3, 9)
+
+
+def _version_of(interpreter: str) -> tuple[int, ...] | None:
+    """What version of Python it is; None when it cannot even tell."""
+    try:
+        done = subprocess.run(
+            [interpreter, "-c", "import sys; print('%d %d' % sys.version_info[:2])"],
+            env={"PATH": DEFAULT_PATH},
+            cwd="/",
+            capture_output=True,
+            timeout=10,
+            check=True,
+        )
+        return tuple(int(number) for number in done.stdout.split())
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+
+
 class ForkServerDied(Exception):
     """It is gone, or does not answer. Whether the last request was served, the task's folder tells."""
 
@@ -92,9 +112,16 @@ class ForkServer:
         with open(self._error_path, "rb") as file:
             file.seek(max(os.path.getsize(self._error_path) - _STDERR_TAIL_BYTES, 0))
             said = file.read().decode("utf-8", "replace").strip()
+        version = _version_of(self.interpreter)
+        if version is not None and version < _OLDEST:
+            older, oldest = (".".join(map(str, numbers)) for numbers in (version, _OLDEST))
+            return StartFailed(
+                f"{self.interpreter} is Python {older}; a task needs {oldest} or later", retry=False
+            )
         # By itself an interpreter that runs a sound script does not end: it is broken, and will be the next time.
         retry = not said and self._process.returncode in (None, -9)
-        return StartFailed(f"{self.interpreter} cannot run the worker: {said or error}", retry=retry)
+        words = said.rpartition("\n")[2].strip() or str(error)
+        return StartFailed(f"{self.interpreter} cannot run the worker: {words}", retry=retry)
 
     def spawn(self, task_dir: str, is_warm: bool, control: socket.socket) -> int:
         """Fork a supervisor that holds `control`; returns its pid. Raises ForkServerDied, StartFailed(retry=True)."""

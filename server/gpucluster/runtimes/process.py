@@ -241,9 +241,9 @@ async def _unless(gave_up: asyncio.Event, work: Coroutine[Any, Any, Result]) -> 
     given_up = asyncio.ensure_future(gave_up.wait())
     try:
         await asyncio.wait({waiting, given_up}, return_when=asyncio.FIRST_COMPLETED)
-        if waiting.done():
-            return waiting.result()
-        raise StartFailed("it was stopped before it had started", retry=True)
+        if gave_up.is_set():
+            raise StartFailed("it was stopped before it had started", retry=True)
+        return waiting.result()
     finally:
         waiting.cancel()
         given_up.cancel()

@@ -128,6 +128,15 @@ def test_interpreter_that_cannot_run_the_worker_is_a_start_failure_with_its_word
     assert str(broken) in event.reason
 
 
+def test_interpreter_that_is_too_old_is_named_with_its_version(lab: Lab, folder: Path) -> None:
+    old = folder / "python"
+    old.write_text('#!/bin/sh\ncase "$1" in -c) echo 3 8;; *) echo SyntaxError >&2; exit 1;; esac\n')
+    old.chmod(0o700)
+    event = lab.last(lab.start(cell("1", interpreter=str(old))))
+    assert isinstance(event, TaskStartFailed)
+    assert event.reason == f"{old} is Python 3.8; a task needs 3.9 or later"
+
+
 def test_task_stopped_while_its_server_loads_never_runs(lab: Lab, folder: Path) -> None:
     slow = folder / "python"
     slow.write_text(f'#!/bin/sh\nsleep 20\nexec {sys.executable} "$@"\n')

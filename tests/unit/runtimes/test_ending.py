@@ -43,6 +43,13 @@ def exited(code: int) -> int:
             True,
             "out of memory: limit 1 GiB",
         ),
+        (
+            Ending(exited(1), memory_by_rlimit=True, memory_limit=1 << 30, last_words="MemoryError"),
+            1,
+            None,
+            True,
+            "out of memory: limit 1 GiB",
+        ),
         (Ending(TERMINATED, stop_cause="cancel"), 143, 15, False, "stopped (cancel): ended within the grace"),
         (
             Ending(KILLED, stop_cause="evict", grace_s=2.5, killed_after_grace=True),

@@ -61,8 +61,11 @@ class Confinement:
 
     @property
     def how(self) -> str:
-        """In a few words, e.g. "cgroup v1" or "none: no limit was asked for"."""
-        return ", ".join(sorted(set(self.means.values()))) or "none: no limit was asked for"
+        """In a few words, e.g. "cgroup v1", "none: no limit was asked for", "memory: rlimit; cpu: none: why"."""
+        different = set(self.means.values())
+        if len(different) > 1:
+            return "; ".join(f"{name}: {means}" for name, means in self.means.items())
+        return different.pop() if different else "none: no limit was asked for"
 
     def _limit(self, name: str, places: cgroups.Hierarchies) -> str:
         """Put one limit in place (its name is that of the controller) and say how."""

@@ -20,6 +20,8 @@ STOP_CAUSES = (
     "cancel",
 )
 _TEXT_LIMIT = 4000
+#: Last words of a program whose allocation failed: Python, C++, the C library.
+_MEMORY_SIGNS = ("MemoryError", "std::bad_alloc", "Cannot allocate memory")
 
 
 class Ending(NamedTuple):
@@ -45,9 +47,7 @@ class Ending(NamedTuple):
 def describe(ending: Ending, result: Any) -> dict[str, Any]:
     """The TaskExit of `ending` as JSON data; `result` is the content of result.json, if any."""
     code, number = _exit_code(ending.status)
-    oom = code != 0 and (
-        ending.oom_kills > 0 or (ending.memory_by_rlimit and ending.error_name == "MemoryError")
-    )
+    oom = code != 0 and (ending.oom_kills > 0 or (ending.memory_by_rlimit and _speaks_of_memory(ending)))
     reason = _reason(ending, code, number, oom)
     if ending.lost_output_bytes:
         lost = f"{ending.lost_output_bytes} bytes of output were lost: {ending.lost_output_reason}"
@@ -62,6 +62,11 @@ def describe(ending: Ending, result: Any) -> dict[str, Any]:
         "ended_us": time.time_ns() // 1000,
         "result": result,
     }
+
+
+def _speaks_of_memory(ending: Ending) -> bool:
+    """Over an rlimit an allocation fails, and what the program makes of that is all there is to see."""
+    return ending.error_name == "MemoryError" or any(sign in ending.last_words for sign in _MEMORY_SIGNS)
 
 
 def _exit_code(status: int | None) -> tuple[int, int | None]:

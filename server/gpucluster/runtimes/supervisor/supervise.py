@@ -281,8 +281,7 @@ class Supervisor:
 
     def _remember(self, words: bytes) -> None:
         """The end of standard error: it is told when the worker does not get as far as telling anything itself."""
-        if not self.is_up:
-            self._last_words = (self._last_words + words)[-_LAST_WORDS_BYTES:]
+        self._last_words = (self._last_words + words[-_LAST_WORDS_BYTES:])[-_LAST_WORDS_BYTES:]
 
     def _log_step(self, payload: bytes) -> None:
         if not self.steps.add(payload):
