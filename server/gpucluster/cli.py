@@ -189,7 +189,7 @@ def _add_job_commands(commands: Commands) -> None:
         "-r", "--rank", type=_natural, default=0, metavar="R", help="of this task (default: %(default)s)"
     )
     logs.add_argument("--attempt", type=_positive, metavar="N", help="of this attempt (default: all)")
-    logs.add_argument("--tail", type=_positive, metavar="N", help="begin with the last N records")
+    logs.add_argument("--tail", type=_positive, metavar="N", help="begin with the last N lines")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
     cancel = _command(
         commands, "cancel", run_cancel, "cancel jobs", "gpucluster cancel 12 13 --reason 'wrong data'"

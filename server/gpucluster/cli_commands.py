@@ -10,7 +10,7 @@ from . import __version__
 from .api import discovery
 from .api.client import ApiClient, connect
 from .api.transport import Unreached
-from .cli_output import EXIT_OK, LogWriter, Output, exit_code
+from .cli_output import EXIT_OK, LogWriter, Output, chunk_of, exit_code, last_lines
 from .cli_render import jobs, nodes, queues, status, why
 from .cli_topology import topology
 from .model.errors import GpuclusterError, InvalidRequest, Unavailable
@@ -96,18 +96,43 @@ def _states(given: Iterable[str] | None) -> list[str]:
 
 
 def run_logs(arguments: argparse.Namespace, output: Output) -> int:
-    with (
-        looking(arguments) as client,
-        client.log(
+    writer = LogWriter(output)
+    with looking(arguments) as client:
+        if arguments.tail is not None and not output.as_json:
+            cursor = _write_tail(client, arguments, writer)
+            if arguments.follow:
+                with client.follow(arguments.job, rank=arguments.rank, cursor=cursor) as stream:
+                    writer.write_all(stream)
+            return EXIT_OK
+        with client.log(
             arguments.job,
             rank=arguments.rank,
             attempt=arguments.attempt,
             tail=arguments.tail,
             follow=arguments.follow,
-        ) as stream,
-    ):
-        LogWriter(output).write_all(stream)
+        ) as stream:
+            writer.write_all(stream)
     return EXIT_OK
+
+
+def _write_tail(
+    client: ApiClient, arguments: argparse.Namespace, writer: LogWriter
+) -> tuple[int, int] | None:
+    """Write the last lines; returns where the log stood. A line may be many records, so more are asked for till it fits."""
+    records = max(4 * arguments.tail, 64)
+    while True:
+        with client.log(
+            arguments.job, rank=arguments.rank, attempt=arguments.attempt, tail=records
+        ) as stream:
+            items = [item for item in stream if item.type == "record"]
+        chunks = [chunk for chunk in map(chunk_of, items) if chunk is not None]
+        lines, enough = last_lines(chunks, arguments.tail)
+        if enough or len(items) < records:
+            break
+        records *= 8
+    for chunk in lines:
+        writer.write(chunk)
+    return stream.cursor
 
 
 def run_cancel(arguments: argparse.Namespace, output: Output) -> int:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from rich.console import Console, RenderableType
@@ -52,6 +53,10 @@ class Output:
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
+        for stream in (sys.stdout, sys.stderr):
+            # A name that the terminal's encoding lacks shows as "?"; it does not end the command.
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
         self.console = Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
         self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
@@ -95,6 +100,41 @@ class Output:
         self._errors.print(str(error), soft_wrap=True)
 
 
+class Chunk(NamedTuple):
+    """What a log record shows in a terminal."""
+
+    data: bytes
+    to_stderr: bool
+
+
+def chunk_of(item: StreamItem) -> Chunk | None:
+    """Bytes as they were written; of a display its text, of an exception its traceback; None for what shows nothing."""
+    payload = item.payload or b""
+    if item.kind in ("stdout", "stderr"):
+        return Chunk(payload, item.kind == "stderr")
+    if item.kind == "display":
+        text = _joined(_object(payload).get("data", {}).get("text/plain") or "")
+        return Chunk(f"{text}\n".encode(), False) if text else None
+    if item.kind == "error":
+        return Chunk(f"{_joined(_object(payload).get('traceback', []), chr(10))}\n".encode(), True)
+    return None
+
+
+def last_lines(chunks: Sequence[Chunk], count: int) -> tuple[list[Chunk], bool]:
+    """The last `count` lines of what the chunks show, and whether there were so many."""
+    kept: list[Chunk] = []
+    # A newline at the very end closes the last line; it does not begin one more.
+    missing = count + (1 if chunks and chunks[-1].data.endswith(b"\n") else 0)
+    for chunk in reversed(chunks):
+        newlines = chunk.data.count(b"\n")
+        if newlines >= missing:
+            kept.append(chunk._replace(data=chunk.data.split(b"\n", newlines - missing + 1)[-1]))
+            return kept[::-1], True
+        missing -= newlines
+        kept.append(chunk)
+    return kept[::-1], False
+
+
 class LogWriter:
     """Writes log records as they were written: bytes to where they came from, displays as their text."""
 
@@ -108,7 +148,7 @@ class LogWriter:
             if self._output.as_json:
                 self._output.json(item, indent=-1)
             elif item.type == "record":
-                self._record(item)
+                self.write(chunk_of(item))
             elif item.type == "attempt" and item.attempt > 1:
                 self._output.aside(f"attempt {item.attempt}:")
             if item.job is not None:
@@ -116,17 +156,9 @@ class LogWriter:
                 last = item.job
         return last
 
-    def _record(self, item: StreamItem) -> None:
-        payload = item.payload or b""
-        if item.kind == "stdout":
-            _write(sys.stdout, payload)
-        elif item.kind == "stderr":
-            _write(sys.stderr, payload)
-        elif item.kind == "display":
-            text = _object(payload).get("data", {}).get("text/plain")
-            _write(sys.stdout, f"{_joined(text)}\n".encode() if text else b"")
-        elif item.kind == "error":
-            _write(sys.stderr, f"{_joined(_object(payload).get('traceback', []), chr(10))}\n".encode())
+    def write(self, chunk: Chunk | None) -> None:
+        if chunk is not None:
+            _write(sys.stderr if chunk.to_stderr else sys.stdout, chunk.data)
 
     def _state(self, before: JobView | None, job: JobView) -> None:
         """One line when the state or the reason to wait changes; what ended says so through the exit code as well."""

@@ -50,8 +50,8 @@ class Amounts:
     def resolve(self, capacity: Resources) -> dict[str, int]:
         """Amounts in the units of model/resources.py; shares of GPUs are cut down to whole GPUs."""
         if self.share is not None:
-            names = [name for name in capacity if not name.startswith(f"{GPU}/")]
-            return {name: _part(capacity, name, self.share) for name in {*names, GPU}}
+            others = [name for name in capacity if not name.startswith(GPU)]
+            return {name: _part(capacity, name, self.share) for name in (GPU, *others)}
         return {
             name: _part(capacity, name, amount) if isinstance(amount, Fraction) else amount
             for name, amount in self.by_name.items()
@@ -90,7 +90,7 @@ DEFAULT_QUEUES = (
     QueueConfig(
         name="research",
         guaranteed=Amounts(share=Fraction(625, 1000)),
-        max=Amounts(share=Fraction(1)),
+        max=Amounts(by_name={GPU: Fraction(1)}),
         description="Interactive work: most of the cluster is promised to it",
     ),
     QueueConfig(
