@@ -16,7 +16,7 @@ import sys
 import types
 from typing import Any
 
-from . import namespace, pickling
+from . import namespace, pickling, tensors
 
 #: Arrays without a contiguous buffer are hashed in pieces of about this size.
 _PIECE_BYTES = 1 << 20
@@ -100,7 +100,7 @@ class _DigestPickler(pickling.Pickler):
             return self._reduce_array
         if kind is self._frame_type:
             return _reduce_frame
-        if pickling.is_torch_tensor(kind):
+        if tensors.is_tensor_type(kind):
             return self._reduce_tensor_for_digest
         if kind.__module__.startswith("sklearn.neighbors.") and hasattr(kind, "get_arrays"):
             return lambda tree: (
@@ -142,11 +142,10 @@ class _DigestPickler(pickling.Pickler):
     def _reduce_tensor_for_digest(self, tensor: Any) -> Any:
         """One tensor at a time is looked at on the CPU; its gradient is not part of it."""
         self._sink.reserve(tensor.nelement() * tensor.element_size())
-        if tensor.layout != sys.modules["torch"].strided:
-            return NotImplemented
-        flat = tensor.detach().cpu().contiguous().reshape(-1)
-        if flat.nelement():
-            self._sink.write(memoryview(flat.view(sys.modules["torch"].uint8).numpy()))
+        content = tensors.content_of(tensor)
+        if content is NotImplemented:
+            return super()._reduce_tensor(tensor)
+        self._sink.write(memoryview(content))
         about = (tuple(tensor.shape), str(tensor.dtype), str(tensor.device), tensor.requires_grad)
         return _content, (type(tensor).__qualname__, *about)
 

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import namespace, obstacles
+from . import namespace, obstacles, tensors
 
 try:
     import cloudpickle
@@ -191,7 +191,8 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
         self._other_globals: dict[int, dict[str, Any]] = {}
         # A class that is sent as itself brings its attributes along; one that is only used by an instance does not.
         self._root_classes = {id(root) for root in roots if isinstance(root, type)}
-        self.notes: list[str] = []
+        self._storages: dict[int, Any] = {}
+        self.notes: dict[str, None] = {}
         self.used_globals: dict[str, None] = {}
 
     def reducer_override(self, obj: Any) -> Any:
@@ -215,7 +216,7 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
         }
         if kind in own:
             return own[kind]
-        if is_torch_tensor(kind):
+        if tensors.is_tensor_type(kind):
             return self._reduce_tensor
         obstacle = obstacles.obstacle_of(kind)
         if obstacle is not None:
@@ -303,15 +304,11 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
         return NotImplemented
 
     def _reduce_tensor(self, tensor: Any) -> Any:
-        if tensor.device.type in ("cpu", "meta"):
-            return NotImplemented
-        note = "tensors on a GPU travel as CPU tensors; move them with .to(device) where they are used"
-        if note not in self.notes:
-            self.notes.append(note)
-        on_cpu = tensor.detach().cpu()
-        if type(tensor).__name__ in ("Parameter", "Buffer"):
-            return type(tensor), (on_cpu, tensor.requires_grad)
-        return _make_tensor, (on_cpu, tensor.requires_grad)
+        if tensors.is_on_gpu(tensor):
+            self.notes.setdefault(
+                "tensors on a GPU travel as CPU tensors; move them with .to(device) where they are used"
+            )
+        return tensors.reduce_tensor(tensor, self._storages)
 
 
 def _reduce_cached_property(cached: functools.cached_property[Any]) -> Any:
@@ -408,21 +405,10 @@ def import_module(name: str, *submodules: str) -> types.ModuleType:
     return importlib.import_module(name)
 
 
-def _make_tensor(on_cpu: Any, requires_grad: bool) -> Any:
-    return on_cpu.requires_grad_(requires_grad)
-
-
 # ---- what an object is
 
 
 _LruCache: type = type(functools.lru_cache(maxsize=None)(len))
-
-
-def is_torch_tensor(kind: type) -> bool:
-    """Whether objects of this type are PyTorch tensors; PyTorch is not imported for it."""
-    return any(
-        base.__name__ == "Tensor" and base.__module__.partition(".")[0] == "torch" for base in kind.__mro__
-    )
 
 
 def is_importable(obj: Any) -> bool:

@@ -198,3 +198,21 @@ def test_over_budget_is_said_before_anything_is_pickled(notebook: Notebook) -> N
     ) as refused:
         notebook.start("X.sum() + y.sum(), n", limit_bytes=1 << 20)
     assert refused.value.field == "X"
+
+
+def test_torch_module_that_was_trained_in_the_job_is_trained_here(notebook: Notebook) -> None:
+    pytest.importorskip("torch")
+    notebook.cell(
+        "import torch\nclass Net(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = torch.nn.Linear(200, 200)\n    def forward(self, x): return self.layer(x).sum()\n"
+        "net = Net(); frozen = Net(); opt = torch.optim.SGD(net.parameters(), lr=.1); before = net.layer.weight.detach().clone()"
+    )
+    done = notebook.submit(
+        "for step in range(3):\n    opt.zero_grad()\n    loss = net(torch.ones(1, 200))\n    loss.backward()\n    opt.step()\n"
+        "with torch.no_grad(): kept = float(frozen(torch.ones(1, 200)))"
+    )
+    assert "net" in done.bound.changed
+    assert "frozen" not in done.bound.changed
+    assert type(notebook["net"]) is notebook["Net"]
+    assert not notebook["torch"].equal(notebook["net"].layer.weight, notebook["before"])
+    assert notebook["opt"].param_groups[0]["params"][0] is notebook["net"].layer.weight
