@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+
 from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError, InvalidRequest, error_body, http_status
 from gpucluster.api.handlers.base import decode_body
 from gpucluster.api.schemas import JobSubmission

@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tornado.httpserver import HTTPServer
+from tornado.web import RequestHandler
+
 from gpucluster.api.app import ROUTES, Activity, Streams, make_app
 from gpucluster.api.auth import PeerAuthenticator
 from gpucluster.api.handlers.base import ApiHandler, Authenticated
 from gpucluster.api.schemas import ErrorAnswer
-from tornado.httpserver import HTTPServer
-from tornado.web import RequestHandler
 
 VERBS = ("get", "head", "post", "put", "delete", "patch", "options")
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
+
 from gpucluster.api.errors import Forbidden, NotFound
 from gpucluster.api.visibility import Visibility, is_named
 from gpucluster.model.jobs import Job, JobSpec, Program, ProgramKind, Share, TaskRole
