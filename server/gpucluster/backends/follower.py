@@ -142,9 +142,10 @@ class TaskFollower:
         is_unclaimed = state is not State.REVOKED and not os.path.exists(self._path(protocol.STARTED))
         if is_unclaimed and not await self._in_thread(taskfolder.revoke, self.task_dir):
             return False
-        may_have_run = state in (State.DEAD, State.NEVER_RAN) or self._was_claimed
-        if may_have_run and await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id):
-            return False  # until a look finds none of its processes any more
+        if state in (State.DEAD, State.NEVER_RAN) or self._was_claimed:
+            left = await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id)
+            if left > 0:  # to be looked at again, until none of its processes is found any more
+                return False
         self._remove_socket()
         self._report_without_exit(finding, failure)
         return True
