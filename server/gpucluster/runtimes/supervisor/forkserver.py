@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import gc
 import json
 import os
 import platform
@@ -34,6 +35,7 @@ def main(descriptor: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     processes.set_name("gpucluster-fork")
+    gc.freeze()  # what is here stays shared with the forks: no collection of theirs touches it
     with socket.socket(fileno=descriptor) as connection:
         while True:
             line, attached = _receive(connection)
