@@ -167,11 +167,11 @@ class EngineDriver:
         for event, future in batch:
             if future is None or future.done():
                 continue
-            error = refused.get(id(event))
-            if error is None:
+            refusal = refused.get(id(event))
+            if refusal is None:
                 future.set_result(None)
             else:
-                future.set_exception(error)
+                future.set_exception(refusal)
         for instruction in result.instructions:
             await self._carry_out(instruction)
         self._notify(result.changes.events)
