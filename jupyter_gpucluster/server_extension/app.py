@@ -24,7 +24,8 @@ class GPUClusterExtension(ExtensionApp):
     load_other_extensions = True
 
     start_scheduler = Bool(
-        True, help="Start the user's embedded scheduler when none runs, with Jupyter and whenever a request needs it."
+        True,
+        help="Start the user's embedded scheduler when none runs, with Jupyter and whenever a request needs it.",
     ).tag(config=True)
 
     def initialize_settings(self) -> None:
@@ -62,13 +63,17 @@ class GPUClusterExtension(ExtensionApp):
         app = self.serverapp
         assert app is not None
         if getattr(app, "sock", ""):
-            self.log.info("GPU cluster: the server listens on a Unix socket; kernels reach the scheduler directly")
+            self.log.info(
+                "GPU cluster: the server listens on a Unix socket; kernels reach the scheduler directly"
+            )
             return False
         if app.certfile:
             self.log.info("GPU cluster: the server speaks TLS; kernels reach the scheduler directly")
             return False
         gateway = getattr(app, "gateway_config", None)
         if gateway is not None and gateway.gateway_enabled:
-            self.log.info("GPU cluster: kernels run behind a gateway; they need GPUCLUSTER_ADDRESS to find a scheduler")
+            self.log.info(
+                "GPU cluster: kernels run behind a gateway; they need GPUCLUSTER_ADDRESS to find a scheduler"
+            )
             return False
         return True

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx
 import msgspec
-from gpucluster.api.errors import GpuclusterError, error_body, http_status
 from jupyter_server.auth.decorator import authorized, ws_authenticated
 from jupyter_server.base.handlers import APIHandler
 from jupyter_server.base.websocket import WebSocketMixin
@@ -16,6 +15,8 @@ from jupyter_server.utils import ensure_async
 from tornado import web
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
+
+from gpucluster.api.errors import GpuclusterError, error_body, http_status
 
 from .kernel_token import KernelTokenMixin
 from .link import SchedulerLink
@@ -82,7 +83,9 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
             await self.finish(msgspec.json.encode(error_body(error)))
 
     async def _forward(self, method: str, path: str) -> None:
-        headers = {name: self.request.headers[name] for name in _REQUEST_HEADERS if name in self.request.headers}
+        headers = {
+            name: self.request.headers[name] for name in _REQUEST_HEADERS if name in self.request.headers
+        }
         body = self.request.body if method in ("POST", "PUT") else None
         query = without_cache_buster(self.request.query)
         response = await self._link.send(method, path, query=query, body=body, headers=headers)
@@ -119,7 +122,7 @@ class EventsHandler(WebSocketMixin, WebSocketHandler, KernelTokenMixin):
         user = self.current_user
         if not await ensure_async(self.authorizer.is_authorized(self, user, "read", AUTH_RESOURCE)):
             raise web.HTTPError(403)
-        await ensure_async(super().get(*args, **kwargs))
+        await super().get(*args, **kwargs)
 
     def open(self, *args: Any, **kwargs: Any) -> None:
         super().open(*args, **kwargs)

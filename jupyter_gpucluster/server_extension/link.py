@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
+
 from gpucluster.api import discovery, embedded
 from gpucluster.api.errors import Unavailable
 
@@ -76,8 +77,12 @@ class SchedulerLink:
         async with self._finding:
             if self._client is None:
                 info = await asyncio.to_thread(self._find)
-                transport = httpx.AsyncHTTPTransport(uds=info.socket, limits=httpx.Limits(max_connections=None))
-                self._client = httpx.AsyncClient(transport=transport, base_url="http://gpucluster", timeout=TIMEOUT)
+                transport = httpx.AsyncHTTPTransport(
+                    uds=info.socket, limits=httpx.Limits(max_connections=None)
+                )
+                self._client = httpx.AsyncClient(
+                    transport=transport, base_url="http://gpucluster", timeout=TIMEOUT
+                )
             return self._client
 
     def _find(self) -> discovery.RuntimeInfo:

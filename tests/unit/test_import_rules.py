@@ -32,7 +32,16 @@ MAY_IMPORT = {
 CLIENT_SIDE_API = {"schemas", "options", "client", "transport", "discovery", "embedded", "errors"}
 CONTRACT = {"protocols", "events", "instructions"}
 STANDARD_LIBRARY_ONLY = ("worker", "runtimes/supervisor")
-OPTIONAL_IN_WORKER = {"IPython", "cloudpickle", "matplotlib", "matplotlib_inline", "numpy", "tqdm", "traitlets", "torch"}
+OPTIONAL_IN_WORKER = {
+    "IPython",
+    "cloudpickle",
+    "matplotlib",
+    "matplotlib_inline",
+    "numpy",
+    "tqdm",
+    "traitlets",
+    "torch",
+}
 
 
 def modules(folder: Path) -> list[Path]:
@@ -58,7 +67,9 @@ def imported(path: Path, package_root: Path) -> Iterator[str]:
 
 def room_of(path: Path) -> str:
     relative = path.relative_to(SERVER)
-    return relative.parts[0] if len(relative.parts) > 1 else ("cli" if relative.stem.startswith("cli") else "")
+    return (
+        relative.parts[0] if len(relative.parts) > 1 else ("cli" if relative.stem.startswith("cli") else "")
+    )
 
 
 def needed_room(name: str) -> str | None:
@@ -79,7 +90,9 @@ def test_room_imports_only_what_it_may(path: Path) -> None:
         return
     for name in imported(path, SERVER.parent):
         target = needed_room(name)
-        if target in (None, room, "__version__", "_version") or (room == "engine" and target == "engine:contract"):
+        if target in (None, room, "__version__", "_version") or (
+            room == "engine" and target == "engine:contract"
+        ):
             continue
         assert target in MAY_IMPORT[room], f"{path.relative_to(ROOT)} imports {name}"
 
@@ -92,7 +105,9 @@ def test_gpucluster_never_imports_jupyter(path: Path) -> None:
         assert top not in {"notebook", "ipykernel", "ipywidgets"}, f"{path.relative_to(ROOT)} imports {name}"
 
 
-@pytest.mark.parametrize("path", modules(ROOT / "jupyter_gpucluster"), ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "path", modules(ROOT / "jupyter_gpucluster"), ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_notebook_side_speaks_http_only(path: Path) -> None:
     for name in imported(path, ROOT):
         parts = name.split(".")

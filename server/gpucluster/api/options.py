@@ -24,7 +24,8 @@ def parse_size(text: str, field: str) -> int:
     match = _SIZE.fullmatch(text)
     if not match:
         raise InvalidRequest(field, f"{text!r} is not a size", "Write for example 512M or 8G.")
-    return round(float(match[1]) * 1024 ** "_kmgtp".index(match[2].lower() or "_"))
+    unit: int = 1024 ** "_kmgtp".index(match[2].lower() or "_")
+    return round(float(match[1]) * unit)
 
 
 def parse_duration(text: str, field: str) -> float:

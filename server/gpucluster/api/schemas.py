@@ -25,7 +25,7 @@ INPUT_LIMIT_BYTES = 4 << 30
 CHUNK_BYTES = 8 << 20
 
 
-class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Request(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, frozen=True):
     """Base of request bodies."""
 
 
