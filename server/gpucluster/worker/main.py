@@ -42,6 +42,7 @@ FUNCTION, ARGUMENTS, KEYWORDS = "<function>", "<args>", "<kwargs>"
 
 _shell: Any = None
 _shell_note: str | None = None
+_has_inline_plots = False
 
 
 def preload() -> None:
@@ -54,6 +55,7 @@ def preload() -> None:
         except ImportError:
             pass
     _prepare_shell()
+    _plot_backend()
     gc.collect()
     gc.freeze()  # what is here stays shared with the children
 
@@ -160,23 +162,29 @@ def _store(
 
 def _set_environment(spec: TaskSpec, task_dir: str, env: dict[str, str] | None) -> None:
     """Exactly the job's environment, and its import path."""
-    os.environ.clear()
-    os.environ.update(spec.env if env is None else env)
-    os.environ.setdefault(protocol.ENV_TASK_DIR, task_dir)
-    os.environ.setdefault("MPLBACKEND", _plot_backend())
+    wanted = dict(spec.env if env is None else env)
+    wanted.setdefault(protocol.ENV_TASK_DIR, task_dir)
     # The socket is this process's alone: a child that took the number for its own would write into something else.
-    os.environ.pop(protocol.ENV_MESSAGE_FD, None)
+    wanted.pop(protocol.ENV_MESSAGE_FD, None)
+    for name in os.environ.keys() - wanted.keys():
+        del os.environ[name]
+    for name, value in wanted.items():
+        if os.environ.get(name) != value:  # most are the fork server's already; setting one takes time
+            os.environ[name] = value
     sys.path[:] = [*spec.sys_path, *([] if spec.bundle in spec.sys_path else [spec.bundle])]
     sys.argv[:] = [""]
     importlib.invalidate_caches()
+    os.environ.setdefault("MPLBACKEND", _plot_backend())
     tempfile.tempdir = None
     time.tzset()
 
 
 def _plot_backend() -> str:
     """Figures come back as displays, where that backend is installed beside matplotlib."""
-    has_inline = importlib.util.find_spec("matplotlib_inline") and importlib.util.find_spec("IPython")
-    return "module://matplotlib_inline.backend_inline" if has_inline else "agg"
+    global _has_inline_plots
+    if not _has_inline_plots:
+        _has_inline_plots = all(importlib.util.find_spec(name) for name in ("matplotlib_inline", "IPython"))
+    return "module://matplotlib_inline.backend_inline" if _has_inline_plots else "agg"
 
 
 def _enter_folder(spec: TaskSpec) -> str | None:

@@ -159,7 +159,7 @@ class ZMQInteractiveShell(InteractiveShell):
             raise OSError("Background processes not supported.")
         code = run_command(self.var_expand(cmd, depth=1))
         self.user_ns["_exit_code"] = code
-        if self.system_raise_on_error and code != 0:
+        if code != 0 and getattr(self, "system_raise_on_error", False):  # a setting of IPython 9
             raise subprocess.CalledProcessError(code, cmd)
 
     def ask_exit(self) -> None:

@@ -24,6 +24,8 @@ from gpucluster.worker.frames import Kind
 
 SERVER = Path(__file__).parents[3] / "server"
 PATIENCE_S = 60
+#: The Python of the workers, for trying another version than that of the tests.
+INTERPRETER = os.environ.get("GPUCLUSTER_TEST_INTERPRETER", sys.executable)
 
 
 @dataclasses.dataclass
@@ -154,8 +156,11 @@ class Workers:
     def __init__(self, base: Path) -> None:
         self._base = base
         self._count = 0
+        ask = [INTERPRETER, "-c", "import json, sys; print(json.dumps([sys.path[1:], sys.version_info[:2]]))"]
+        self._sys_path, version = json.loads(subprocess.run(ask, capture_output=True, check=True).stdout)
+        self.python = tuple(version)
         ours, theirs = socket.socketpair()
-        command = [sys.executable, str(Path(__file__).parent / "forker.py"), str(theirs.fileno())]
+        command = [INTERPRETER, str(Path(__file__).parent / "forker.py"), str(theirs.fileno())]
         environment = {**os.environ, "PYTHONPATH": str(SERVER), "HOME": str(base)}
         self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
         theirs.close()
@@ -180,7 +185,7 @@ class Workers:
             "kind": "cell",
             "source": source,
             "cwd": str(task_dir / "work"),
-            "sys_path": ["", *[path for path in sys.path if path and "/tests" not in path]],
+            "sys_path": ["", *self._sys_path],
             "env": {"PATH": os.environ["PATH"], "HOME": str(self._base), "LANG": "C.UTF-8"},
             "inputs": None,
             "outputs": [],
@@ -230,7 +235,7 @@ class Workers:
         out, err = os.pipe(), os.pipe()
         process = subprocess.Popen(
             [
-                sys.executable,
+                INTERPRETER,
                 *interpreter,
                 str(task_dir / "start.py"),
                 "worker",

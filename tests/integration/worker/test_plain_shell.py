@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import sysconfig
+import json
+import subprocess
 from typing import Any
 
 import pytest
 
-from .harness import Run, Workers
+from .harness import INTERPRETER, Run, Workers
 
 
 @pytest.fixture
 def run_plain(workers: Workers) -> Any:
-    paths = [sysconfig.get_path("stdlib"), sysconfig.get_config_var("DESTSHARED")]
+    ask = [INTERPRETER, "-S", "-c", "import json, sys; print(json.dumps(sys.path[1:]))"]
+    paths = json.loads(subprocess.run(ask, capture_output=True, check=True).stdout)
 
     def run(source: str, **changes: Any) -> Run:
         return workers.run_cold(source, "-S", sys_path=["", *paths], **changes)

@@ -6,11 +6,15 @@ import sys
 
 import msgspec
 import numpy as np
+import pytest
 
 from gpucluster.model.jobs import ResultManifest
 from gpucluster.worker import pickling
 
-from .harness import Workers
+from .harness import INTERPRETER, Workers
+
+#: Code that travels by value runs in the version of Python that compiled it.
+same_python = pytest.mark.skipif(sys.executable != INTERPRETER, reason="the workers are of another Python")
 
 
 def test_inputs_are_there_and_outputs_come_back(workers: Workers) -> None:
@@ -80,6 +84,7 @@ def test_nothing_comes_back_from_a_cell_that_raised(workers: Workers) -> None:
     assert not (run.task_dir / "result.json").exists()
 
 
+@same_python
 def test_functions_of_the_notebook_live_in_the_cells_namespace(workers: Workers) -> None:
     namespace: dict[str, object] = {"__name__": "__main__"}
     exec("def helper(x): return x + 1\ndef outer(x): return helper(x) * 10", namespace)
@@ -133,6 +138,7 @@ def test_a_result_that_cannot_even_be_noted_fails_the_job(workers: Workers) -> N
     assert "its result could not be stored" in run.error["evalue"]
 
 
+@same_python
 def test_a_function_is_called_and_gives_its_value(workers: Workers) -> None:
     def add(a: int, b: int = 0) -> int:
         print("adding")
@@ -151,6 +157,7 @@ def test_a_function_that_returns_none_has_that_value(workers: Workers) -> None:
     assert run.result() == {"<value>": None}
 
 
+@same_python
 def test_a_coroutine_function_is_awaited(workers: Workers) -> None:
     async def later() -> str:
         return "done"
@@ -159,6 +166,7 @@ def test_a_coroutine_function_is_awaited(workers: Workers) -> None:
     assert workers.run("later()", inputs, kind="function").result() == {"<value>": "done"}
 
 
+@same_python
 def test_a_function_that_raises_shows_its_traceback(workers: Workers) -> None:
     def fail() -> None:
         raise KeyError("missing piece")
@@ -171,6 +179,7 @@ def test_a_function_that_raises_shows_its_traceback(workers: Workers) -> None:
     assert not (run.task_dir / "result.json").exists()
 
 
+@same_python
 def test_figures_of_a_function_come_back(workers: Workers) -> None:
     def plot() -> int:
         import matplotlib.pyplot as plt
