@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..model.errors import GpuclusterError, Unavailable
 from ..model.events import PublishedEvent
-from ..model.jobs import HOLDING_STATES
+from ..model.jobs import HOLDING_STATES, TASK_ENDED, Job
 from ..model.topology import Node
 from .core import Engine, StepResult
 from .events import EngineEvent, TaskStartFailed, TimerFired
@@ -113,7 +113,9 @@ class EngineDriver:
             self._wake_timer.cancel()
         for _, future in self._inbox:
             if future is not None and not future.done():
-                future.set_exception(Unavailable("the scheduler is stopping", hint="Try again in a few seconds."))
+                future.set_exception(
+                    Unavailable("the scheduler is stopping", hint="Try again in a few seconds.")
+                )
         await self._backend.close()
         self._journal_thread.shutdown()
 
@@ -220,7 +222,11 @@ class EngineDriver:
             except Exception as error:
                 self._log.exception("the backend could not take a task")
                 rank = instruction.placement.rank
-                self.post(TaskStartFailed(instruction.attempt_id, rank, f"could not be handed to its node: {error}", True))
+                self.post(
+                    TaskStartFailed(
+                        instruction.attempt_id, rank, f"could not be handed to its node: {error}", True
+                    )
+                )
         elif isinstance(instruction, StopTask):
             try:
                 await self._backend.stop(instruction)
@@ -252,9 +258,20 @@ class EngineDriver:
 def adoptions(recovered: Recovered) -> list[TaskAdoption]:
     """The tasks that may be on nodes: those of active attempts that were not seen to end."""
     return [
-        TaskAdoption(job_id=job.id, attempt_id=job.attempt.id, placement=task.placement)
+        TaskAdoption(
+            job_id=job.id,
+            attempt_id=job.attempt.id,
+            placement=task.placement,
+            reported_us=_reported_us(job, task.rank),
+        )
         for job in recovered.jobs
         if job.state in HOLDING_STATES and job.attempt is not None
         for task in job.attempt.tasks
-        if task.exit is None and task.state.value in ("starting", "running")
+        if task.state not in TASK_ENDED
     ]
+
+
+def _reported_us(job: Job, rank: int) -> int:
+    """Up to when this task's step reports are in the store: the job keeps the newest of the rank that reports."""
+    progress = job.progress
+    return progress.time_us if progress is not None and progress.rank == rank else 0
