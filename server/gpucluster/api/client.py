@@ -57,6 +57,9 @@ ENV_JUPYTER_TOKEN = "JUPYTER_GPUCLUSTER_TOKEN"
 
 #: A request that may be repeated is repeated for this long while the scheduler is away after having been there.
 RETRY_S = 20.0
+#: A greeting is answered at once or not at all; somebody waits for it.
+HELLO_TIMEOUT_S = 10.0
+HELLO_RETRY_S = 3.0
 #: A follower goes on trying for this long: a scheduler may be restarted, upgraded, or wait for a slow disk.
 FOLLOW_RETRY_S = 120.0
 _BACK_OFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -219,7 +222,11 @@ class ApiClient:
 
     def hello(self) -> Hello:
         """Who the scheduler is and who it takes us for. Raises VersionMismatch."""
-        hello = self._call("GET", "/hello", answer=Hello)
+
+        def greet(transport: Transport) -> Hello:
+            return transport.request("GET", "/hello", answer=Hello, timeout_s=HELLO_TIMEOUT_S)
+
+        hello = self._persist(greet, True, HELLO_RETRY_S)
         check_protocol(hello)
         return hello
 

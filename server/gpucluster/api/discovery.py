@@ -52,12 +52,23 @@ class RuntimeInfo(msgspec.Struct, kw_only=True):
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
-    """The data folder: the argument, $GPUCLUSTER_DATA, or ``gpucluster`` in the user's data home. Not created here."""
-    chosen = data_dir or os.environ.get(ENV_DATA)
+    """The data folder: the argument, $GPUCLUSTER_DATA, what the cluster.yaml of $GPUCLUSTER_CONFIG says, or
+    ``gpucluster`` in the user's data home. Not created here. Raises InvalidConfig.
+    """
+    chosen = data_dir or os.environ.get(ENV_DATA) or _configured_data_folder()
     if not chosen:
         home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
         chosen = os.path.join(home, "gpucluster")
     return Path(os.path.realpath(os.path.expanduser(os.fspath(chosen))))
+
+
+def _configured_data_folder() -> str | None:
+    """Server and clients that are given the same cluster.yaml meet at the same place."""
+    if not os.environ.get(ENV_CONFIG):
+        return None
+    from .config import load_config  # takes long to import, and is seldom needed by a client
+
+    return load_config().data_dir
 
 
 def runtime_folder() -> Path:

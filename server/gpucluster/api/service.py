@@ -32,7 +32,7 @@ from ..store import Store
 from ..store.database import Superseded
 from . import discovery
 from .app import Activity, Identity, Parts, Streams, make_app
-from .auth import PeerAuthenticator
+from .auth import Authenticator, PeerAuthenticator
 from .clock import SystemClock
 from .config import ClusterConfig, load_config
 from .directory import JobDirectory
@@ -78,10 +78,18 @@ def serve(
 class Service:
     """One run of the scheduler."""
 
-    def __init__(self, config: ClusterConfig, folder: Path, *, embedded: bool) -> None:
+    def __init__(
+        self,
+        config: ClusterConfig,
+        folder: Path,
+        *,
+        embedded: bool,
+        authenticator: Authenticator | None = None,
+    ) -> None:
         self.config = config
         self.folder = folder
         self.embedded = embedded
+        self._authenticator = authenticator or PeerAuthenticator()
         self._clock = SystemClock()
         self._runtime = discovery.runtime_folder()
         self._key = discovery.scheduler_key(folder)
@@ -223,7 +231,7 @@ class Service:
                 data_dir=str(self.folder),
                 address=f"unix:{self._socket_path}",
             ),
-            authenticator=PeerAuthenticator(),
+            authenticator=self._authenticator,
             driver=driver,
             backend=backend,
             store=store,

@@ -107,9 +107,12 @@ class ApiHandler(Authenticated, RequestHandler):
         raise InvalidRequest(name, f"{text!r} is neither 1 nor 0")
 
     def known_queries(self, *names: str) -> None:
-        """Refuse query arguments that this resource does not have: a misspelt filter must not select everything."""
+        """Refuse query arguments that this resource does not have: a misspelt filter must not select everything.
+
+        What browsers' front ends add on their own is let pass: a time against caches, and Jupyter's token.
+        """
         for name in self.request.query_arguments:
-            if name not in names:
+            if name not in names and name != "token" and not name.isdecimal():
                 raise InvalidRequest(name, f"{self.request.path} knows no such parameter")
 
     # ---- output

@@ -7,7 +7,7 @@ import contextlib
 
 from ...engine.events import ShareChanged, StopRequested
 from ...model.errors import Conflict, InvalidRequest, NotFound
-from ...model.jobs import Job, JobState, Share, StopCause
+from ...model.jobs import JobState, Share, StopCause
 from ..directory import DEFAULT_LIMIT, MAX_LIMIT, JobFilter, parse_states
 from ..schemas import (
     CancelRequest,
@@ -70,19 +70,14 @@ class CancelHandler(ApiHandler):
         request = self.decode(CancelRequest) if self._body else CancelRequest()
         job = await self.parts.directory.find(reference)
         self.parts.visibility.require_control(self.principal, job)
+        if not job.is_ended:
+            event = StopRequested(job.id, StopCause.CANCEL, actor=self.principal.id, reason=request.reason)
+            with contextlib.suppress(Conflict, NotFound):  # it has ended just now
+                await self.parts.driver.submit(event)
+            job = await self.parts.directory.find(job.id)
         if job.is_ended and job.state is not JobState.CANCELLED:
             raise Conflict(f"job {job.number} has {job.state.value} already")
-        if not job.is_ended:
-            await self._stop(job, request.reason)
-        job = await self.parts.directory.find(job.id)
         self.answer(self.parts.views.job(job, self.principal))
-
-    async def _stop(self, job: Job, reason: str | None) -> None:
-        event = StopRequested(job_id=job.id, cause=StopCause.CANCEL, actor=self.principal.id, reason=reason)
-        try:
-            await self.parts.driver.submit(event)
-        except NotFound:
-            raise Conflict(f"job {job.number} has ended just now") from None
 
 
 class ShareHandler(ApiHandler):
