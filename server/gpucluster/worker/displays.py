@@ -46,9 +46,12 @@ def _without_largest(content: dict[str, Any], total_bytes: int) -> dict[str, Any
 
 
 def error_payload(ename: str, evalue: str, traceback: list[str]) -> bytes:
-    """The payload of an error. A huge one keeps its head and tail."""
-    lines = [_shortened(line, 1 << 20) for line in traceback]
-    return to_json({"ename": ename, "evalue": _shortened(evalue, 1 << 16), "traceback": lines})
+    """The payload of an error. A huge one keeps its head and tail: 6 MiB at most."""
+    entries = [_shortened(entry, 1 << 16) for entry in traceback]
+    if len(entries) > 80:
+        left_out = f"[… {len(entries) - 80} entries left out …]"
+        entries = [*entries[:40], left_out, *entries[-40:]]
+    return to_json({"ename": ename, "evalue": _shortened(evalue, 1 << 16), "traceback": entries})
 
 
 def _shortened(text: str, limit: int) -> str:

@@ -13,6 +13,7 @@ Four things make this more than a `sendall`:
 from __future__ import annotations
 
 import array
+import errno
 import fcntl
 import json
 import os
@@ -61,7 +62,7 @@ class Outbox:
         self._open_bytes = 0
         self._lock: Any = threading.RLock()
         self._ticker = Ticker(FLUSH_S, self.flush, "gpucluster-output")
-        self.is_forked = False
+        self.is_on_pipes = False
 
     def write(self, kind: Kind, data: bytes) -> None:
         """Bytes of stdout or stderr. Blocks while the supervisor is slow."""
@@ -132,8 +133,12 @@ class Outbox:
                 packet.sent.extend(map(self._write_out, (self._descriptor,), (left,)))
             except BlockingIOError:  # somebody made the shared socket non-blocking
                 select.select((), (self._descriptor,), ())
-            except OSError:
-                self._end_orphaned()
+            except OSError as error:
+                if error.errno in (errno.EPIPE, errno.ECONNRESET):
+                    self._end_orphaned()
+                self._use_pipes()
+                os.write(2, f"the job's message socket was closed by the cell ({error.strerror})\n".encode())
+                return self._send_queued()
 
     _write_out = staticmethod(os.write)
 
@@ -146,7 +151,7 @@ class Outbox:
     def drain(self, patience_s: float) -> bool:
         """Flush, then wait until the supervisor has taken everything. False when the patience ran out."""
         self.flush()
-        if self.is_forked:
+        if self.is_on_pipes:
             return True
         waiting = array.array("i", [0])
         deadline = time.monotonic() + patience_s
@@ -181,10 +186,13 @@ class Outbox:
         self._ticker.forget()
         self._queue.clear()
         self._open, self._open_bytes = [], 0
-        if not self.is_forked:
-            self.is_forked = True
+        if not self.is_on_pipes:
             os.close(self._descriptor)
-            self._send_queued = self._write_to_pipes  # type: ignore[method-assign]
+            self._use_pipes()
+
+    def _use_pipes(self) -> None:
+        self.is_on_pipes = True
+        self._send_queued = self._write_to_pipes  # type: ignore[method-assign]
 
     def _write_to_pipes(self) -> None:
         while self._queue:

@@ -9,6 +9,9 @@ from typing import Any
 
 from . import protocol
 
+#: What a worker runs; a command is run by the supervisor itself.
+KINDS = ("cell", "function")
+
 
 class BadSpec(ValueError):
     """The task folder does not hold a specification that this worker can run; one sentence for people."""
@@ -41,13 +44,16 @@ class TaskSpec:
                 content = json.load(file)
         except (OSError, ValueError) as error:
             raise BadSpec(f"the task's specification {path} cannot be read: {error}") from None
-        version = content.get("format")
+        version = content.get("format", 0) if isinstance(content, dict) else 0
         if not protocol.DISK_FORMAT_MIN <= version <= protocol.DISK_FORMAT:
             raise BadSpec(
                 f"the task folder has format {version}; this worker knows "
                 f"{protocol.DISK_FORMAT_MIN} to {protocol.DISK_FORMAT}"
             )
         try:
-            return cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
+            spec = cls(**{field.name: content[field.name] for field in dataclasses.fields(cls)})
         except KeyError as error:
             raise BadSpec(f"the task's specification {path} lacks {error}") from None
+        if spec.kind not in KINDS:
+            raise BadSpec(f"a worker runs {' or '.join(KINDS)}, not a task of kind {spec.kind!r}")
+        return spec

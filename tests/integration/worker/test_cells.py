@@ -321,3 +321,23 @@ def test_a_cold_start_runs_the_cell_too(workers: Workers) -> None:
     run = workers.run_cold("import os\nprint(os.environ['SECRET'])\n%env SECRET", env={"SECRET": "s"})
     assert run.stdout == "s\n"
     assert run.code == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor()\npool.submit(print, 'done').result()",
+        "import multiprocessing\npool = multiprocessing.get_context('fork').Pool(1)\nprint(pool.apply(str, ('done',)))",
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(600,), daemon=True).start()\nprint('done')",
+        "import asyncio\nloop = asyncio.new_event_loop()\nloop.run_in_executor(None, print, 'done')",
+    ],
+)
+def test_what_a_cell_leaves_running_does_not_hold_the_job(workers: Workers, source: str) -> None:
+    run = workers.run(source)
+    assert (run.stdout, run.code) == ("done\n", 0)
+
+
+def test_a_task_of_another_kind_is_refused(workers: Workers) -> None:
+    run = workers.run("1", kind="command")
+    assert run.code == 70
+    assert "not a task of kind 'command'" in run.error["evalue"]

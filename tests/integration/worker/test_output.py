@@ -145,6 +145,7 @@ print("after")
     assert sorted(line for line in run.stdout.splitlines() if "child" in line) == [
         f"child {n}" for n in range(6)
     ]
+    assert run.stderr == ""
     told = [line for line in run.stdout.splitlines() if "child" not in line]
     assert told == ["before", "[0, 1, 4, 9, 16, 25]", "after"]
 
@@ -169,6 +170,13 @@ print("end")
     assert lines.count("child 199") == 20
     assert [line for line in lines if line.startswith("parent")] == [f"parent {i}" for i in range(200)] * 20
     assert lines[-1] == "end"
+    assert run.code == 0
+
+
+def test_a_cell_that_closes_every_descriptor_still_prints(workers: Workers) -> None:
+    run = workers.run("import os\nos.closerange(3, 200)\nprint('still here')")
+    assert run.stdout == "still here\n"
+    assert "message socket was closed by the cell" in run.stderr
     assert run.code == 0
 
 

@@ -48,7 +48,11 @@ def test_the_largest_part_of_a_huge_display_is_left_out_first() -> None:
 
 
 def test_a_huge_error_keeps_head_and_tail() -> None:
-    error = json.loads(error_payload("E", "v" * (1 << 20), ["head" + "x" * (4 << 20) + "tail"]))
+    entry = "head" + "x" * (4 << 20) + "tail"
+    payload = error_payload("E", "v" * (1 << 20), [entry] * 1000)
+    assert len(payload) < 6 << 20
+    error = json.loads(payload)
     assert len(error["evalue"]) < 1 << 17
+    assert "920 entries left out" in "".join(error["traceback"])
     assert error["traceback"][0].startswith("headx")
     assert error["traceback"][0].endswith("xtail")
