@@ -7,20 +7,22 @@ a line of its own.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sysconfig
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.rule import Rule
 from rich.text import Text
 
+from .api import discovery
 from .api.client import connect
 from .cli_output import EXIT_FAILED, EXIT_OK, Output
 from .cli_render import queues
 from .cli_topology import topology
-from .model.errors import Conflict, InvalidRequest, NotFound, Unavailable
+from .model.errors import InvalidRequest, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
@@ -31,10 +33,12 @@ CELL_TIMEOUT_S = 600
 
 def run_demo(arguments: argparse.Namespace, output: Output) -> int:
     folder = Path(arguments.to).expanduser().resolve()
-    copied = copy_examples(examples_folder(), folder)
+    examples = examples_folder()
+    copied = copy_examples(examples, folder)
     executed = folder / f"{Path(EXAMPLE).stem}.executed.ipynb"
-    output.line(f"{', '.join(path.name for path in copied)} copied to {folder}")
-    failure = execute(folder / EXAMPLE, executed, output)
+    if copied:
+        output.line(f"{', '.join(path.name for path in copied)} copied to {folder}")
+    failure = execute(examples / EXAMPLE, executed, output, kernel_environment(arguments))
     with connect(arguments.address, start=True, data_dir=arguments.data) as client:
         views, drawn = client.queues(), client.topology()
         default = client.hello().default_queue
@@ -74,29 +78,30 @@ def examples_folder() -> Path:
 
 
 def copy_examples(source: Path, folder: Path) -> list[Path]:
-    """Copies every example that is not there yet. Raises Conflict when one there was changed: it may be somebody's work."""
+    """Copies every example that is not there yet; returns those. What is there stays: it may be somebody's work."""
+    copied = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        return [_copy(path, folder / path.name) for path in sorted(source.iterdir()) if path.is_file()]
+        for path in sorted(path for path in source.iterdir() if path.is_file()):
+            if not (folder / path.name).exists():
+                shutil.copyfile(path, folder / path.name)
+                copied.append(folder / path.name)
     except OSError as error:
         raise InvalidRequest("--to", f"{folder} cannot be written: {error.strerror or error}") from None
-
-
-def _copy(path: Path, target: Path) -> Path:
-    if not target.exists():
-        shutil.copyfile(path, target)
-    elif target.read_bytes() != path.read_bytes():
-        raise Conflict(
-            f"{target} differs from the example", hint="Move it away, or name another folder with --to."
-        )
-    return target
+    return copied
 
 
 # ---- the run
 
 
-def execute(notebook: Path, executed: Path, output: Output) -> str | None:
-    """Runs the notebook in its folder and writes it with its outputs to `executed`, also when a cell fails.
+def kernel_environment(arguments: argparse.Namespace) -> dict[str, str]:
+    """The environment of this process; --data and --address reach the notebook's client by their variables."""
+    given = {discovery.ENV_DATA: arguments.data, discovery.ENV_ADDRESS: arguments.address}
+    return {**os.environ, **{name: value for name, value in given.items() if value}}
+
+
+def execute(notebook: Path, executed: Path, output: Output, environment: dict[str, str]) -> str | None:
+    """Runs the notebook in the folder of `executed` and writes it there with its outputs, also when a cell fails.
 
     Returns what failed in one line, None when all went well.
     """
@@ -113,7 +118,7 @@ def execute(notebook: Path, executed: Path, output: Output) -> str | None:
         """Shows outputs while they come."""
 
         def output(
-            self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str, cell_index: int
+            self, outs: list[NotebookNode], msg: dict[str, Any], display_id: str | None, cell_index: int
         ) -> Any:
             show.message(msg)
             return super().output(outs, msg, display_id, cell_index)
@@ -124,68 +129,87 @@ def execute(notebook: Path, executed: Path, output: Output) -> str | None:
             return super().process_message(msg, cell, cell_index)
 
     show = _Show(output)
-    book = nbformat.read(notebook, as_version=4)
+    book = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]
     client = Runner(
         book,
         timeout=CELL_TIMEOUT_S,
-        resources={"metadata": {"path": str(notebook.parent)}},
+        resources={"metadata": {"path": str(executed.parent)}},
         on_cell_execute=lambda cell, cell_index: show.cell(cell),
     )
-    try:
-        client.execute()
-    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        return str(error).strip().splitlines()[-1]
-    finally:
-        show.end()
-        nbformat.write(book, executed)
+    with tempfile.TemporaryFile() as kernel_log:
+        try:
+            client.execute(env=environment, stderr=kernel_log)
+        except (CellExecutionError, CellTimeoutError) as error:
+            return str(error).strip().splitlines()[-1]
+        except (DeadKernelError, RuntimeError) as error:
+            kernel_log.seek(0)
+            output.aside(kernel_log.read().decode(errors="replace")[-4000:])
+            return f"the kernel did not live: {error}"
+        finally:
+            show.end()
+            nbformat.write(book, executed)  # type: ignore[no-untyped-call]
     return None
 
 
 class _Show:
-    """Prints a cell's first lines of code, then its outputs as text."""
+    """Prints a cell's first lines of code, then its outputs as text, line by line.
+
+    A line that rewrites itself (a carriage return) appears once, as it was in the end; how far a job is can be seen from
+    its card meanwhile.
+    """
 
     SHOWN_LINES = 3
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        self._at_line_start = True
-        self._cards: dict[str, str] = {}
+        self._unfinished = ""
+        self._cards: dict[str, list[str]] = {}
 
     def cell(self, cell: Any) -> None:
-        if self._output.as_json or cell.cell_type != "code":
-            return
         self.end()
-        lines = cell.source.splitlines()
-        for line in lines[: self.SHOWN_LINES]:
-            self._output.console.print(Text(f"> {line}", "cyan"), soft_wrap=True)
-        if len(lines) > self.SHOWN_LINES:
-            self._output.console.print(Text("> …", "cyan"))
+        if cell.cell_type != "code":
+            return
+        lines = [line for line in cell.source.splitlines() if line.strip()]
+        shown = lines[: self.SHOWN_LINES] + (["…"] if len(lines) > self.SHOWN_LINES else [])
+        for line in shown:
+            self._line(f"> {line}", "cyan")
 
     def message(self, message: dict[str, Any]) -> None:
-        if self._output.as_json:
-            return
-        for text in self._texts(message):
-            self._output.console.out(text, end="", highlight=False)
-            self._at_line_start = text.endswith("\n")
-
-    def _texts(self, message: dict[str, Any]) -> Iterator[str]:
         kind, content = message["msg_type"], message["content"]
         if kind == "stream":
-            yield content["text"]
+            self._stream(content["text"])
         elif kind in ("display_data", "execute_result", "update_display_data"):
-            yield from self._display(content)
+            self._display(content)
 
-    def _display(self, content: dict[str, Any]) -> Iterator[str]:
-        """The text of a display, once for as long as it stays the same."""
-        text = content["data"].get("text/plain", "")
+    def _stream(self, text: str) -> None:
+        *finished, self._unfinished = f"{self._unfinished}{text}".split("\n")
+        for line in finished:
+            self._line(_as_seen(line))
+
+    def _display(self, content: dict[str, Any]) -> None:
+        """The text of a display; of one that changes in place, the lines that are new."""
+        lines = content["data"].get("text/plain", "").splitlines()
         display = content.get("transient", {}).get("display_id")
-        if not text or (display and self._cards.get(display) == text):
-            return
+        before = self._cards.get(display, []) if display else []
+        for line in lines:
+            if line not in before:
+                self._line(line)
         if display:
-            self._cards[display] = text
-        yield f"{'' if self._at_line_start else chr(10)}{text}\n"
+            self._cards[display] = lines
 
     def end(self) -> None:
-        if not self._at_line_start:
-            self._output.console.out("")
-            self._at_line_start = True
+        """What was left without a line end is shown as a line."""
+        if self._unfinished:
+            self._line(_as_seen(self._unfinished))
+            self._unfinished = ""
+
+    def _line(self, line: str, style: str = "") -> None:
+        if not self._output.as_json:
+            self._output.console.print(
+                Text.from_ansi(line) if not style else Text(line, style), soft_wrap=True
+            )
+
+
+def _as_seen(line: str) -> str:
+    """What a terminal shows of a line in the end: what follows its last carriage return, unless that is nothing."""
+    return next((part for part in reversed(line.split("\r")) if part), "")

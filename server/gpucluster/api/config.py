@@ -36,6 +36,9 @@ TOP_KEYS = (
     "cluster", "nodes", "gpu_types", "topology", "queues", "default_queue", "policies", "limits", "retention", "data",
     "listen", "idle_stop",
 )  # fmt: skip
+POLICY_KEYS = ("foreign_gpus",)
+LIMIT_KEYS = ("input", "tasks_per_job", "log_per_task")
+RETENTION_KEYS = ("steps_age", "logs_age", "logs_size", "events_age", "events_size")
 LATER_TOP_KEYS = {
     "auth": "authentication comes with a later version",
     "database": "databases other than the built-in SQLite come with a later version",
@@ -66,7 +69,7 @@ class Limits:
 class Retention:
     """How long what has ended is kept (seconds) and how large it may grow (bytes); the oldest goes first."""
 
-    jobs_age_s: float = 365 * DAY_S
+    steps_age_s: float = 365 * DAY_S
     logs_age_s: float = 30 * DAY_S
     logs_bytes: int = 20 << 30
     events_age_s: float = 7 * DAY_S
@@ -184,7 +187,7 @@ class _Loader:
             settings = node_reader.read_nodes(entries["nodes"])
         if "policies" not in entries:
             return settings
-        policies = self.reader.mapping(entries["policies"], ("foreign_gpus",), LATER_POLICIES)
+        policies = self.reader.mapping(entries["policies"], POLICY_KEYS, LATER_POLICIES)
         if "foreign_gpus" not in policies:
             return settings
         choices = [choice.value for choice in ForeignGpus]
@@ -227,7 +230,7 @@ class _Loader:
         return levels
 
     def _limits(self, value: Value) -> Limits:
-        entries, default = self.reader.mapping(value, ("input", "tasks_per_job", "log_per_task")), Limits()
+        entries, default = self.reader.mapping(value, LIMIT_KEYS), Limits()
         return Limits(
             input_bytes=self._size(entries, "input", default.input_bytes),
             tasks_per_job=self.reader.integer(entries["tasks_per_job"], default.tasks_per_job, 1, 1_000_000)
@@ -237,10 +240,9 @@ class _Loader:
         )
 
     def _retention(self, value: Value) -> Retention:
-        keys = ("jobs_age", "logs_age", "logs_size", "events_age", "events_size")
-        entries, default = self.reader.mapping(value, keys), Retention()
+        entries, default = self.reader.mapping(value, RETENTION_KEYS), Retention()
         return Retention(
-            jobs_age_s=self._duration(entries, "jobs_age", default.jobs_age_s),
+            steps_age_s=self._duration(entries, "steps_age", default.steps_age_s),
             logs_age_s=self._duration(entries, "logs_age", default.logs_age_s),
             logs_bytes=self._size(entries, "logs_size", default.logs_bytes),
             events_age_s=self._duration(entries, "events_age", default.events_age_s),

@@ -118,7 +118,7 @@ def retention_policy(config: ClusterConfig) -> RetentionPolicy:
     return RetentionPolicy(
         events_max_age_s=wanted.events_age_s,
         events_max_rows=max(1000, wanted.events_bytes // EVENT_BYTES),
-        steps_max_age_s=wanted.jobs_age_s,
+        steps_max_age_s=wanted.steps_age_s,
         logs_max_age_s=wanted.logs_age_s,
         logs_max_bytes=wanted.logs_bytes,
         results_max_age_s=wanted.logs_age_s,

@@ -276,7 +276,7 @@ def test_limits_retention_places_and_levels_are_read(load, tmp_path):
         cluster: vision-lab
         topology: {levels: {rack: row}}
         limits: {input: 8G, tasks_per_job: 64, log_per_task: 256M}
-        retention: {jobs_age: 90d, logs_age: 2d, logs_size: 1G, events_age: 12h, events_size: 10M}
+        retention: {steps_age: 90d, logs_age: 2d, logs_size: 1G, events_age: 12h, events_size: 10M}
         data: ./state
         listen: /run/gpucluster/api.sock
     """)
@@ -284,7 +284,7 @@ def test_limits_retention_places_and_levels_are_read(load, tmp_path):
     assert config.levels == ("gpu", "switch", "socket", "node", "row", "cluster")
     assert (config.limits.input_bytes, config.limits.tasks_per_job) == (8 * GIB, 64)
     assert config.limits.log_bytes_per_task == 256 << 20
-    assert (config.retention.jobs_age_s, config.retention.logs_age_s) == (90 * 86400, 2 * 86400)
+    assert (config.retention.steps_age_s, config.retention.logs_age_s) == (90 * 86400, 2 * 86400)
     assert (config.retention.logs_bytes, config.retention.events_bytes) == (GIB, 10 << 20)
     assert config.retention.events_age_s == 43_200
     assert config.data_dir == str(tmp_path.resolve() / "state")
