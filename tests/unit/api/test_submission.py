@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from gpucluster.api.config import ClusterConfig
+from gpucluster.api.schemas import JobSubmission, RoleSubmission
+from gpucluster.api.submission import (
+    SHOWN_NAME,
+    first_code_line,
+    job_name,
+    normalise_program,
+    normalise_spec,
+    verbatim,
+)
+from gpucluster.model.errors import GpuclusterError, InvalidRequest, TooLarge
+from gpucluster.nodes.declared import declared_nodes
+from gpucluster.nodes.settings import DEFAULT_DECLARATIONS
+
+CONFIG = ClusterConfig()
+NODES = declared_nodes(DEFAULT_DECLARATIONS)
+
+
+def cell(source: str = "x = 1", **fields: object) -> JobSubmission:
+    return JobSubmission(kind="cell", source=source, idempotency_key="k", **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("x = 1", "x = 1"),
+        ("\n\n  # a comment\n  fit(x)\n", "fit(x)"),
+        ("# only a comment", "only a comment"),
+        ("", ""),
+    ],
+)
+def test_name_is_the_first_line_of_code(source: str, line: str) -> None:
+    assert first_code_line(source) == line
+
+
+def test_long_and_odd_names_are_made_presentable() -> None:
+    assert len(job_name(cell("x" * 500))) == SHOWN_NAME
+    assert job_name(cell("a\tb\x1b[0m   c")) == "a b [0m c"
+    assert job_name(cell("#")) == "cell"
+    assert job_name(cell(name="  mine ")) == "mine"
+
+
+def test_defaults_are_the_node_share_of_the_gpus() -> None:
+    spec = normalise_spec(cell(roles=[RoleSubmission(gpus=2)]), CONFIG, NODES)
+    role = spec.roles[0]
+    assert (role.gpus, role.cpus, role.memory) == (2000, NODES[0].cpu // 4, NODES[0].memory // 4)
+    assert spec.queue == CONFIG.default_queue
+    assert spec.grace_s == 10.0
+    asked = normalise_spec(
+        cell(roles=[RoleSubmission(gpus=0, cpus=0.5, memory_bytes=5)], grace_s=0), CONFIG, NODES
+    )
+    assert (asked.roles[0].gpus, asked.roles[0].cpus, asked.roles[0].memory) == (0, 500, 5)
+    assert asked.grace_s == 0
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), -1.0])
+@pytest.mark.parametrize("field", ["gpus", "cpus"])
+def test_numbers_that_are_none_are_refused(field: str, number: float) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        normalise_spec(cell(roles=[RoleSubmission(**{field: number})]), CONFIG, NODES)
+    assert refused.value.field == field
+
+
+def test_several_roles_are_named_in_errors() -> None:
+    roles = [RoleSubmission(name="ps"), RoleSubmission(name="worker", cpus=-1)]
+    with pytest.raises(InvalidRequest) as refused:
+        normalise_spec(cell(roles=roles), CONFIG, NODES)
+    assert refused.value.field == "roles[1].cpus"
+
+
+def test_verbatim_keeps_everything_but_secrets_and_content() -> None:
+    submission = cell(secret_env={"TOKEN": "hidden"}, inline_blobs={"a" * 64: b"content"}, cell_id="c1")
+    kept = msgspec.json.decode(verbatim(submission), type=JobSubmission)
+    assert kept.secret_env == {"TOKEN": ""}
+    assert kept.inline_blobs == {}
+    assert (kept.source, kept.cell_id) == (submission.source, "c1")
+
+
+def test_error_about_a_secret_does_not_show_it() -> None:
+    with pytest.raises(TooLarge) as refused:
+        normalise_program(cell(secret_env={"TOKEN": "hidden" * 100_000}))
+    assert "hidden" not in str(refused.value)
+    with pytest.raises(GpuclusterError) as refused:
+        normalise_program(cell(secret_env={"TOKEN": "hid\0den"}))
+    assert "hid" not in str(refused.value).replace("hidden", "")
+
+
+def test_program_carries_names_of_secrets_only() -> None:
+    program = normalise_program(cell(secret_env={"B": "1", "A": "2"}, env={"C": "3"}))
+    assert program.secret_env == ("A", "B")
+    assert program.env == {"C": "3"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"source": "  \n"}, "source"),
+        ({"command": ["x"]}, "command"),
+        ({"cwd": "a\0b"}, "cwd"),
+        ({"outputs": ["1x"]}, "outputs"),
+        ({"digest_budget_bytes": -1}, "digest_budget_bytes"),
+    ],
+)
+def test_bad_program_is_refused_by_field(fields: dict[str, object], field: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        normalise_program(cell(**fields))  # type: ignore[arg-type]
+    assert refused.value.field == field
+
+
+def test_empty_command_is_refused() -> None:
+    submission = JobSubmission(kind="command", source="", idempotency_key="k", command=[""])
+    with pytest.raises(InvalidRequest, match="nothing to run"):
+        normalise_program(submission)
