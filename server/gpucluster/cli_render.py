@@ -159,7 +159,7 @@ def _bar(view: QueueView, scale: float, glyphs: Glyphs) -> Text:
 
     used, borrowed, guaranteed = gpus(view.used), gpus(view.borrowed), gpus(view.guaranteed)
     own = cells(used - borrowed)
-    text = Text(glyphs.full * own, style="green")
+    text = Text.assemble((glyphs.full * own, "green"))
     text.append(glyphs.over * max(cells(used) - own, 1 if borrowed else 0), "yellow")
     text.append(glyphs.promised * max(cells(guaranteed) - len(text), 0), "dim")
     text.append(glyphs.lendable * max(cells(gpus(view.max)) - len(text), 0), "dim")
@@ -264,8 +264,9 @@ def progress_text(progress: Progress | None, short: bool = False) -> str:
 
 
 def why(view: WhyView, job: JobView, history: Sequence[HistoryView], now_us: int) -> RenderableType:
-    head = Text(f"Job {job.number} {job.name}: ", "bold")
-    head.append(job.state, STATE_STYLES.get(job.state, ""))
+    head = Text.assemble(
+        (f"Job {job.number} {job.name}: ", "bold"), (job.state, STATE_STYLES.get(job.state, ""))
+    )
     lines: list[RenderableType] = [head, Text(view.sentence)]
     if view.position:
         lines.append(Text(f"Place in queue {job.queue}: {view.position}."))
@@ -277,7 +278,7 @@ def why(view: WhyView, job: JobView, history: Sequence[HistoryView], now_us: int
 def _history(entries: Sequence[HistoryView], now_us: int) -> RenderableType:
     pairs: list[tuple[str, str | Text]] = []
     for entry in entries:
-        text = Text(entry.to_state, STATE_STYLES.get(entry.to_state, ""))
+        text = Text.assemble((f"{entry.to_state:9}", STATE_STYLES.get(entry.to_state, "")))
         text.append(f"  {entry.cause}" + (f", attempt {entry.attempt}" if entry.attempt else ""), "dim")
         if entry.detail:
             text.append(f"  {entry.detail}")

@@ -91,8 +91,9 @@ def _node(
     sockets = [(number, list(gpus)) for number, gpus in groupby(node.gpus, key=lambda gpu: gpu.socket)]
     cell_width = max((cell_len(_mark(gpu, glyphs)) for gpu in node.gpus), default=1)
     for (number, gpus), inner, inner_below in _stems(sockets, glyphs):
-        head = Text(below + inner, "dim").append(f"{_level(levels, 2)} {number}  ", "none")
-        indent = Text(below + inner_below + " " * (head.cell_len - cell_len(below + inner_below)), "dim")
+        head = Text.assemble((below + inner, "dim"), f"{_level(levels, 2)} {number}  ")
+        indent = Text.assemble((below + inner_below, "dim"))
+        indent.pad_right(head.cell_len - indent.cell_len)
         boxes = [
             _switch(switch, list(members), _level(levels, 1), cell_width, glyphs, styles)
             for switch, members in groupby(gpus, key=lambda gpu: gpu.switch)
@@ -196,7 +197,7 @@ def _legend(view: TopologyView, glyphs: Glyphs, styles: dict[int, str]) -> list[
         if gpu.job_number is not None:
             jobs.setdefault(gpu.job_number, []).append(gpu)
     for number, gpus in jobs.items():
-        line = Text(f"#{number}", styles[number]).append(f" {gpus[0].job_name or ''}".rstrip(), "none")
+        line = Text.assemble((f"#{number}", styles[number]), f" {gpus[0].job_name or ''}".rstrip())
         lines.append(line.append(f"  {plural(len(gpus), 'GPU')}{', yours' if gpus[0].mine else ''}", "dim"))
     lines += _notes(view)
     lines.append(_marks(view, glyphs))

@@ -288,7 +288,7 @@ def test_why_gives_the_sentence_the_place_and_the_history():
         "Starts when 2 GPUs are free.",
         "Place in queue research: 2.",
     ]
-    assert "09:00:00 CET  pending  submitted" in text
+    assert "09:00:00 CET  pending    submitted" in text
 
 
 def test_dry_run_speaks_in_the_units_of_people():
