@@ -211,6 +211,9 @@ class EngineDriver:
         engine = self._new_engine(nodes)
         engine.recover(recovered)
         self.engine = engine
+        # A commit may be durable although it reported a failure: what its instructions would have started is asked after.
+        # The backend leaves alone what it follows already.
+        await self._backend.adopt(adoptions(recovered))
         # Its first step repeats what a lost step would have asked for (stops of attempts that are being stopped).
         self._inbox.append((TimerFired(), None))
         self._wake.set()
