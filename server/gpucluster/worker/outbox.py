@@ -61,7 +61,7 @@ class Outbox:
         self._open: list[bytes] = []  # the unfinished line (or burst), all of `_open_kind`
         self._open_bytes = 0
         self._lock: Any = threading.RLock()
-        self._ticker = Ticker(FLUSH_S, self.flush, "gpucluster-output")
+        self._ticker = Ticker(FLUSH_S, self.flush)
         self.is_on_pipes = False
 
     def write(self, kind: Kind, data: bytes) -> None:

@@ -87,7 +87,7 @@ class Reporter:
     def __init__(self, channel: Channel | None) -> None:
         self._channel = channel
         self._lock = threading.RLock()
-        self._ticker = Ticker(INTERVAL_S, self.flush, "gpucluster-reports")
+        self._ticker = Ticker(INTERVAL_S, self.flush)
         self._waiting: dict[str, Any] | None = None
         self._sent_at = -math.inf
         self._is_explicit = False

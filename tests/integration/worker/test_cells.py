@@ -234,6 +234,36 @@ print("hits", len(hits))
     assert hits > 0
 
 
+def test_output_goes_on_after_signals_that_raise_in_the_middle_of_prints(workers: Workers) -> None:
+    run = workers.run(
+        """
+import os, signal, sys, time
+class Alarm(Exception): pass
+caught = 0
+def on_alarm(*_): raise Alarm
+signal.signal(signal.SIGALRM, on_alarm)
+for i in range(20_000):
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.00001 + (i % 50) * 0.000001)
+        print("piece", end=" ")
+        print("line", i)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except Alarm:
+        caught += 1
+signal.signal(signal.SIGALRM, signal.SIG_IGN)
+print()
+print(caught > 100)
+print("unfinished", end="")
+time.sleep(0.2)
+os.system("echo child")
+print("end")
+"""
+    )
+    assert run.stdout.endswith("True\nunfinishedchild\nend\n")
+    assert run.json_of(Kind.ERROR) == []
+    assert run.code == 0
+
+
 def test_a_crash_of_the_process_loses_no_printed_line(workers: Workers) -> None:
     run = workers.run("import ctypes\nprint('last words')\nctypes.string_at(0)")
     assert run.code == -11
