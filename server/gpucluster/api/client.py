@@ -145,6 +145,7 @@ class ApiClient:
         self._lock = threading.Lock()
         self._transport: Transport | None = None
         self._retired: list[Transport] = []
+        self._stale = False
         self._greeted = False
 
     # ---- connection
@@ -155,16 +156,19 @@ class ApiClient:
 
     def _connected(self, *, revive: bool = False) -> Transport:
         with self._lock:
-            if self._transport is None:
-                self._transport = Transport(self._resolve(revive=revive))
+            if self._transport is None or self._stale:
+                address = self._resolve(revive=revive)
+                if self._transport is None or self._transport.address != address:
+                    # Other threads may still use the old pool, so it is closed at the end.
+                    self._retired += [self._transport] if self._transport else []
+                    self._transport = Transport(address)
+                self._stale = False
             return self._transport
 
     def _forget(self, transport: Transport) -> None:
-        """Look for the scheduler anew next time. Other threads may still use the old pool, so it is closed at the end."""
+        """Look for the scheduler anew next time: it may have moved, or have to be started."""
         with self._lock:
-            if self._transport is transport:
-                self._transport = None
-                self._retired.append(transport)
+            self._stale = self._stale or self._transport is transport
 
     def close(self) -> None:
         with self._lock:

@@ -47,6 +47,7 @@ class DataFolderOwnership:
                 self._locks.append(self._lock(path))
             if self.network is not None:
                 self._refuse_other_machine()
+            self._sweep_earlier_boots()
         except OSError as error:
             self._unlock()
             raise Unavailable(
@@ -89,8 +90,13 @@ class DataFolderOwnership:
 
     def _refuse_other_machine(self) -> None:
         other = discovery.read_runtime_file(self._claim)
-        if other is None or (other.host == discovery.host_name() and other.boot_id == discovery.boot_id()):
-            return  # of ours the lock in the runtime folder has said that it is over
+        if other is None:
+            return
+        if other.host == discovery.host_name():
+            # Its lock may be in another runtime folder than ours.
+            if discovery.is_running(other) and discovery.accepts(other.socket):
+                raise self._taken()
+            return
         age_s = time.time() - other.seen_us / 1e6
         if age_s < CLAIM_S:
             raise Conflict(
@@ -98,6 +104,16 @@ class DataFolderOwnership:
                 f"seen {max(age_s, 0):.0f} s ago",
                 hint=f"Stop it there, wait {CLAIM_S:.0f} s if that machine is down, or take another data folder.",
             )
+
+    def _sweep_earlier_boots(self) -> None:
+        """Remove what schedulers of earlier boots left in a runtime folder that outlives a boot (/tmp may)."""
+        for path in self._runtime_file.parent.glob("*.json"):
+            info = discovery.read_runtime_file(path)
+            if info is None or info.host != discovery.host_name() or info.boot_id == discovery.boot_id():
+                continue
+            for suffix in (".json", ".sock", ".lock", ".start.lock"):
+                with contextlib.suppress(OSError):
+                    path.with_suffix(suffix).unlink()
 
     def _unlock(self) -> None:
         for descriptor in self._locks:

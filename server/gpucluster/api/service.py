@@ -27,6 +27,7 @@ from ..model.errors import InvalidRequest, Unavailable
 from ..model.events import PublishedEvent
 from ..model.ids import make_id
 from ..model.jobs import ENDED_STATES
+from ..model.queues import QueueSpec
 from ..model.topology import Node
 from ..store import Store
 from ..store.database import Superseded
@@ -165,9 +166,11 @@ class Service:
     def _catch_signals(self) -> None:
         """A shell that started us in the background left SIGINT and SIGQUIT ignored; tasks must not inherit that."""
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            name = signal.Signals(number).name
-            loop.add_signal_handler(number, self.request_stop, f"got {name}")
+        numbers = [signal.SIGTERM, signal.SIGINT]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup wants it
+            numbers.append(signal.SIGHUP)
+        for number in numbers:
+            loop.add_signal_handler(number, self.request_stop, f"got {number.name}")
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
     # ---- parts
@@ -201,9 +204,7 @@ class Service:
         feed = EventFeed(driver.last_seq, read_older)
         driver.add_listener(feed.publish)
         driver.add_listener(lambda events: _forget_secrets(store, events))
-        visibility = Visibility(
-            lambda: {name: queue.spec for name, queue in driver.engine.state.tree.queues.items()}
-        )
+        visibility = Visibility(lambda name: _queue_spec(driver, name))
         views = Views(
             engine=lambda: driver.engine,
             now_us=self._clock.now_us,
@@ -355,6 +356,11 @@ def _remove_secrets(store: Store, job_id: str) -> None:
         store.secrets.remove(job_id)
     except Unavailable as error:
         log.warning("%s; the next start removes them", error)
+
+
+def _queue_spec(driver: EngineDriver, name: str) -> QueueSpec | None:
+    queue = driver.engine.state.tree.queues.get(name)
+    return queue.spec if queue is not None else None
 
 
 def _how_it_stands(driver: EngineDriver) -> str:

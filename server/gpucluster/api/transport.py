@@ -58,14 +58,21 @@ def parse_address(text: str, *, token: str | None = None, field: str = "address"
         text = text.removeprefix("unix:").removeprefix("//")
     if text.startswith("/"):
         return Address("http://scheduler", socket_path=text)
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_url(text):
         raise InvalidRequest(
             field,
             f"{text!r} is not an address",
             "Write unix:/path/to/socket, http://host:port or https://host:port.",
         )
     return Address(text.rstrip("/").removesuffix(API_PREFIX), token=token)
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # what stands for the host or the port is none
+        return False
 
 
 class Unreached(Unavailable):
@@ -133,7 +140,12 @@ class Transport:
         self._client = httpx.Client(
             base_url=address.base_url,
             headers=headers,
-            transport=httpx.HTTPTransport(uds=uds, limits=httpx.Limits(max_keepalive_connections=4)),
+            # Certificates are loaded for https only: that takes longer than all the rest.
+            transport=httpx.HTTPTransport(
+                uds=uds,
+                verify=address.base_url.startswith("https:"),
+                limits=httpx.Limits(max_keepalive_connections=4),
+            ),
             timeout=httpx.Timeout(
                 connect=CONNECT_TIMEOUT_S, read=READ_TIMEOUT_S, write=WRITE_TIMEOUT_S, pool=None
             ),
@@ -180,7 +192,7 @@ class Transport:
             return self._client.request(
                 method, API_PREFIX + path, params=_plain(params), content=content, timeout=timeout
             )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: used after it was closed
             raise _as_unavailable(error, self.address) from None
 
     @contextlib.contextmanager
@@ -197,7 +209,7 @@ class Transport:
             response = self._client.send(request, stream=True)
             if response.is_error:
                 response.read()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: used after it was closed
             raise _as_unavailable(error, self.address) from None
         try:
             if response.is_error:

@@ -9,13 +9,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from ..model.errors import Forbidden, NotFound
 from ..model.jobs import Job, Share
 from ..model.principals import Principal
 from ..model.queues import ROOT, QueueSpec
 from ..policy.admission import may_submit
+
+#: Levels of the queue tree that are looked at: enough for any, and an end for a tree that is none.
+MAX_DEPTH = 100
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,24 +31,23 @@ class Rights:
 
 
 class Visibility:
-    """Answers for the queue tree of the moment. `queues` gives it by name, so that a changed tree counts at once."""
+    """Answers for the queue tree of the moment. `find_queue` gives a queue by name, None when there is none of it."""
 
-    def __init__(self, queues: Callable[[], Mapping[str, QueueSpec]]) -> None:
-        self._queues = queues
+    def __init__(self, find_queue: Callable[[str], QueueSpec | None]) -> None:
+        self._find_queue = find_queue
 
     def may_submit(self, principal: Principal, queue: str) -> bool:
         """Whether the queue takes jobs of this principal. An unknown queue takes none."""
-        spec = self._queues().get(queue)
+        spec = self._find_queue(queue)
         return spec is not None and (may_submit(spec, principal) or self.administers(principal, queue))
 
     def administers(self, principal: Principal, queue: str) -> bool:
         """Administrators of the cluster, and those of the queue or of one above it."""
         if principal.is_admin:
             return True
-        queues = self._queues()
         name: str | None = queue
-        for _ in range(len(queues) + 1):  # bounded, whatever the tree looks like
-            spec = queues.get(name) if name else None
+        for _ in range(MAX_DEPTH):
+            spec = self._find_queue(name) if name else None
             if spec is None:
                 return False
             if is_named(spec.admin_users, principal):

@@ -76,7 +76,7 @@ def test_addresses_are_read(text: str, base: str, path: str | None) -> None:
     assert (address.base_url, address.socket_path) == (base, path)
 
 
-@pytest.mark.parametrize("text", ["", "x", "ftp://h", "http://", "unix:x"])
+@pytest.mark.parametrize("text", ["", "x", "ftp://h", "http://", "unix:x", "http://[", "http://h:port"])
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="not an address"):
         parse_address(text)

@@ -31,7 +31,7 @@ QUEUES = {
         QueueSpec(name="open"),
     )
 }
-VISIBILITY = Visibility(lambda: QUEUES)
+VISIBILITY = Visibility(QUEUES.get)
 
 
 def job(share: Share = Share.OWNER, queue: str = "vision") -> Job:
@@ -100,4 +100,4 @@ def test_administration_is_inherited_down_the_tree_and_survives_a_loop() -> None
     assert VISIBILITY.administers(LEAD, "vision")
     assert not VISIBILITY.administers(LEAD, "open")
     loop = {"a": QueueSpec(name="a", parent="b"), "b": QueueSpec(name="b", parent="a")}
-    assert not Visibility(lambda: loop).administers(LEAD, "a")
+    assert not Visibility(loop.get).administers(LEAD, "a")
