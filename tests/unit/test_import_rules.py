@@ -29,7 +29,16 @@ MAY_IMPORT = {
 }  # fmt: skip
 
 #: Modules of api that a client may load: they must not drag the service in.
-CLIENT_SIDE_API = {"schemas", "options", "client", "transport", "discovery", "embedded", "environment", "errors"}
+CLIENT_SIDE_API = {
+    "schemas",
+    "options",
+    "client",
+    "transport",
+    "discovery",
+    "embedded",
+    "environment",
+    "errors",
+}
 CONTRACT = {"protocols", "events", "instructions"}
 STANDARD_LIBRARY_ONLY = ("worker", "runtimes/supervisor")
 OPTIONAL_IN_WORKER = {

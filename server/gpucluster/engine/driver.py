@@ -28,6 +28,8 @@ _Entry = tuple[EngineEvent, "asyncio.Future[None] | None"]
 #: Pause after a failed commit before what the world told is tried again, in seconds: doubles from the first to the last.
 RETRY_FIRST_S = 0.1
 RETRY_LAST_S = 5.0
+#: How long a refused request may wait for the engine to be rebuilt.
+ANSWER_S = 1.0
 #: At most this many events are handled in one step, so that one commit stays short.
 BATCH_LIMIT = 1000
 
@@ -183,11 +185,14 @@ class EngineDriver:
         if self.trouble is None:
             self._log.error("the store does not take commits: %s", error)
         self.trouble = str(error)
+        # Who asked is answered once the engine is as before, so that nobody sees what was refused; but not later than this.
+        rebuild = asyncio.create_task(self._rebuild())
+        await asyncio.wait([rebuild], timeout=ANSWER_S)
         for _, future in batch:
             if future is not None and not future.done():
                 future.set_exception(error)
+        await rebuild
         kept = [entry for entry in batch if entry[1] is None]
-        await self._rebuild()
         if kept:
             self._inbox.extendleft(reversed(kept))
             asyncio.get_running_loop().call_later(self._retry_s, self._wake.set)
