@@ -567,7 +567,7 @@ class Follower(_Feed[StreamItem]):
         if item.type == "attempt":
             known = self.cursor is not None and item.attempt <= self.cursor[0]
             if not known:
-                self.cursor = (item.attempt, 0)
+                self.cursor = (item.attempt, item.offset)
             return not known
         if item.type != "record":
             return True

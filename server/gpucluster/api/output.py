@@ -148,7 +148,7 @@ class OutputStream:
             final = _is_final(attempt, self._request.rank)
             if not self._announced:
                 self._announced = True
-                head += _line(StreamItem(type="attempt", attempt=self._number))
+                head += _line(StreamItem(type="attempt", attempt=self._number, offset=self._offset))
             if self._reader is None:
                 self._reader = self._open(attempt)
             frames = await self._read(self._reader)

@@ -305,7 +305,7 @@ class StreamItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     type = "job": a state view (`job`), sent first and at each change of state, reason or progress.
     type = "record": one log record of the asked rank (`attempt`, `kind` as frames.Kind name in lower case, `sequence`,
     `offset`, `time_us`, `payload` bytes as in the frame).
-    type = "attempt": a new attempt's records follow (the earlier ones stay).
+    type = "attempt": a new attempt's records follow from `offset` on (the earlier ones stay).
     type = "end": the job has ended and everything was sent.
     type = "alive": nothing new for some seconds.
     """

@@ -95,7 +95,9 @@ def test_tail_gives_the_last_records(client: ApiClient) -> None:
     everything = [item for item in client.log(job.id) if item.type == "record"]
     tail = [item for item in client.log(job.id, tail=3) if item.type == "record"]
     assert [item.sequence for item in tail] == [item.sequence for item in everything[-3:]]
-    assert list(client.log(job.id, tail=0))[-1].type == "end"
+    none = client.log(job.id, tail=0)
+    assert [item.type for item in none] == ["attempt", "end"]
+    assert none.cursor == (1, everything[-1].offset + 28 + len(everything[-1].payload or b""))
 
 
 def test_large_output_arrives_whole_and_in_order(client: ApiClient) -> None:

@@ -147,6 +147,25 @@ def test_file_is_uploaded_and_fetched_without_standing_in_memory(client: ApiClie
     assert sorted(path.name for path in folder.iterdir()) == ["in", "out"]
 
 
+def test_broken_download_goes_on_where_it_stopped(client: ApiClient) -> None:
+    data = os.urandom(2_000_000)
+    client.upload({sha(data): data})
+    with client._connected().stream(f"/blobs/{sha(data)}", headers={"range": "bytes=1500000-"}) as body:
+        assert body.headers["content-range"] == "bytes 1500000-1999999/2000000"
+        assert b"".join(body.chunks()) == data[1_500_000:]
+    with (
+        pytest.raises(InvalidRequest),
+        client._connected().stream(f"/blobs/{sha(data)}", headers={"range": "bytes=9-3,x"}),
+    ):
+        pass
+
+
+def test_empty_blob_is_a_blob(client: ApiClient) -> None:
+    client.upload({sha(b""): b""})
+    assert client.blob_status(sha(b"")).complete
+    assert client.fetch_blob(sha(b"")) == b""
+
+
 def test_upload_with_another_hash_is_thrown_away(client: ApiClient) -> None:
     wrong = sha(os.urandom(10))
     with pytest.raises(InvalidRequest, match="does not have the SHA-256"):
