@@ -16,7 +16,7 @@ from tornado import web
 from tornado.iostream import StreamClosedError
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
-from gpucluster.api.errors import GpuclusterError, error_body, http_status
+from gpucluster.api.errors import GpuclusterError, Unavailable, error_body, http_status
 
 from .kernel_token import KernelTokenMixin
 from .link import SchedulerLink
@@ -78,7 +78,8 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
         except StreamClosedError:
             pass
         except GpuclusterError as error:
-            self.set_status(http_status(error))
+            # 502, not the scheduler's own 503: the request did not reach it, and a client may send it again.
+            self.set_status(502 if isinstance(error, Unavailable) else http_status(error))
             self.set_header("Content-Type", "application/json")
             await self.finish(msgspec.json.encode(error_body(error)))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import TypeVar
 
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
@@ -20,6 +21,8 @@ from rich.text import Text
 from .api.schemas import GpuView, NodeView, TopologyView
 from .cli_render import HEALTH_STYLES, SIMULATED
 from .cli_text import Glyphs, plural, size_text
+
+T = TypeVar("T")
 
 #: Marks of GPUs that hold no job of which the caller may know.
 OCCUPIED, FOREIGN, BAD = "#", "!", "x"
@@ -71,7 +74,7 @@ def _headline(view: TopologyView) -> Text:
     return text
 
 
-def _stems(items: Sequence, glyphs: Glyphs) -> Iterable[tuple]:
+def _stems(items: Sequence[T], glyphs: Glyphs) -> Iterable[tuple[T, str, str]]:
     """Each item with what is drawn before its own line and before the lines below it."""
     for place, item in enumerate(items):
         is_last = place == len(items) - 1

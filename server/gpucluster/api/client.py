@@ -66,6 +66,7 @@ _BACK_OFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 T = TypeVar("T")
 Item = TypeVar("Item", bound=msgspec.Struct)
+F = TypeVar("F", bound="_Feed[Any]")
 #: What a blob is read from: bytes in memory or the path of a file.
 BlobSource = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]"]
 
@@ -479,7 +480,7 @@ class _Feed(Generic[Item]):
     def __next__(self) -> Item:
         return next(self._iterator)
 
-    def __enter__(self) -> _Feed[Item]:
+    def __enter__(self: F) -> F:
         return self
 
     def __exit__(self, *exc: object) -> None:

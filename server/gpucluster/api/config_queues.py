@@ -109,7 +109,8 @@ def read_queues(
 ) -> tuple[QueueConfig, ...]:
     """The tree under `queues`, parents before children. `gpu_types` None = not known before the nodes are found."""
     queues: list[QueueConfig] = []
-    _Reading(reader, gpu_types and frozenset(gpu_types), frozenset(extras), queues).level(value, None, 0)
+    known_types = None if gpu_types is None else frozenset(gpu_types)
+    _Reading(reader, known_types, frozenset(extras), queues).level(value, None, 0)
     if not queues and not reader.problems:
         reader.problem(value, "there is no queue here", "Leave the key out to get the built-in queues.")
     _check_tree(reader, queues)
