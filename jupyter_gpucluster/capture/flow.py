@@ -95,8 +95,12 @@ class _Walker(ast.NodeVisitor):
     # ---- names
 
     def _read(self, name: str) -> None:
-        if any(name in body for body in self._class_bodies):
-            return
+        """Code of the cell itself, or of the class body that is being executed, which has its own names first."""
+        if not (self._class_bodies and name in self._class_bodies[-1]):
+            self._read_global(name)
+
+    def _read_global(self, name: str) -> None:
+        """Code with a scope of its own, which does not see the names of a class around it."""
         self._use_waiting(name)
         self._note_read(name)
 
@@ -112,7 +116,7 @@ class _Walker(ast.NodeVisitor):
     def _use(self, names: GlobalNames) -> None:
         """Code that runs now, or may from now on."""
         for name in names.reads:
-            self._read(name)
+            self._read_global(name)
         for name in names.writes:
             self._may_bind(name)
 
@@ -365,29 +369,21 @@ class _Walker(ast.NodeVisitor):
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._visit_arguments(node.args)
-        self._use_expression(ast.Lambda(_bare_arguments(node.args), node.body))
+        self._use(_compiled_expression(ast.Lambda(_bare_arguments(node.args), node.body), node))
 
-    def _visit_comprehension(self, node: ast.expr) -> None:
-        self._use_expression(node)
+    def _visit_comprehension(
+        self, node: ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+    ) -> None:
+        """What is iterated first is evaluated outside; `:=` inside binds outside, if it runs at all."""
+        first, *others = node.generators
+        self.visit(first.iter)
+        fields = {name: value for name, value in ast.iter_fields(node)}
+        nothing = ast.copy_location(ast.Tuple([], ast.Load()), first.iter)
+        bare = ast.comprehension(first.target, nothing, first.ifs, first.is_async)
+        fields["generators"] = [bare, *others]
+        self._use(_compiled_expression(type(node)(**fields), node))
 
     visit_ListComp = visit_SetComp = visit_DictComp = visit_GeneratorExp = _visit_comprehension
-
-    def _use_expression(self, node: ast.expr) -> None:
-        statement = ast.fix_missing_locations(ast.copy_location(ast.Expr(node), node))
-        names = _compiled([statement])
-        bound_in_class = set().union(*self._class_bodies) if self._class_bodies else set()
-        self._use(
-            GlobalNames(tuple(name for name in names.reads if name not in bound_in_class), names.writes)
-        )
-        for name in names.writes:
-            self._bind_maybe(name)
-
-    def _bind_maybe(self, name: str) -> None:
-        """`:=` inside a comprehension, which may run never."""
-        if self._class_bodies:
-            self._class_bodies[-1].add(name)
-        else:
-            self._may_bind(name)
 
 
 #: Under this key wait the methods of the class that is being read.
@@ -399,6 +395,11 @@ def _compiled(statements: list[ast.stmt]) -> GlobalNames:
     module = ast.Module(statements, type_ignores=[])
     code = compile(module, "<part>", "exec", flags=_COMPILE_FLAGS, dont_inherit=True)
     return global_names(code)
+
+
+def _compiled_expression(expression: ast.expr, place: ast.expr) -> GlobalNames:
+    statement = ast.copy_location(ast.Expr(ast.copy_location(expression, place)), place)
+    return _compiled([ast.fix_missing_locations(statement)])
 
 
 def _bare(node: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.stmt:
