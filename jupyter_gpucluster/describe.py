@@ -23,8 +23,10 @@ ICONS = {
 
 
 def duration(seconds: float) -> str:
-    """For example "0.3 s", "12 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"."""
+    """For example "17 ms", "0.3 s", "12 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"."""
     seconds = max(seconds, 0.0)
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

@@ -6,7 +6,7 @@ client tell a user nothing, the worker's traceback does.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError
 
@@ -52,8 +52,18 @@ def show_plainly(error: GpuclusterError) -> GpuclusterError:
     return error
 
 
+def _remake(cls: type[NotebookError], args: tuple[Any, ...], state: dict[str, Any]) -> NotebookError:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
+
 class NotebookError(GpuclusterError):
-    """Base of the errors of this package."""
+    """Base of the errors of this package. They can be pickled, whatever their constructors take."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _remake, (type(self), self.args, dict(self.__dict__))
 
     def _render_traceback_(self, *_: object) -> list[str]:
         return rendered(self)

@@ -11,7 +11,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from gpucluster.api.errors import Conflict, GpuclusterError
+from gpucluster.api.errors import Conflict, GpuclusterError, Unavailable
 from gpucluster.api.schemas import JobView, StreamItem
 
 from . import describe
@@ -19,6 +19,7 @@ from .errors import Detached
 from .interrupt import Call, Interrupted, Keyboard
 from .output import CellOutput
 from .replay import Replay
+from .seams import seam
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient, Follower
@@ -34,10 +35,10 @@ FLUSH_INTERVAL_S = 0.05
 AWAY_S = 2.0
 
 
-class _Closed:
-    """The stream has ended; `error` says when it did so too early."""
+class StreamClosed:
+    """The stream has ended; `error` is why, when it was not the job's end."""
 
-    def __init__(self, error: GpuclusterError | None) -> None:
+    def __init__(self, error: Exception | None) -> None:
         self.error = error
 
 
@@ -61,16 +62,16 @@ class Reader:
         self._follower.close()
 
     def _run(self) -> None:
-        error: GpuclusterError | None = None
+        error: Exception | None = None
         try:
             for item in self._follower:
                 self._room.acquire()
                 if self._stopped.is_set():
                     return
                 self._inbox.put(item)
-        except GpuclusterError as failure:
+        except Exception as failure:  # raised where somebody sees it: in the cell's thread
             error = failure
-        self._inbox.put(_Closed(error))
+        self._inbox.put(StreamClosed(error))
 
     def drawn(self) -> None:
         """One item was dealt with: the reader may fetch another."""
@@ -102,7 +103,6 @@ class Watch:
         self._cancelling = False
         self._card_due: float | None = None
         self._away_since: float | None = None
-        self._last_of_attempt: dict[int, JobView] = {}
         self._ended = False
         self._flushed_at = 0.0
         self.job = job
@@ -133,7 +133,7 @@ class Watch:
             self._take(item)
             reader.drawn()
             self._flush_if_idle()
-        elif isinstance(item, _Closed):
+        elif isinstance(item, StreamClosed):
             self._closed(item)
         elif isinstance(item, Call):
             self._cancel_asked(item)
@@ -184,8 +184,6 @@ class Watch:
 
     def _take_view(self, view: JobView) -> None:
         before, self.job = self.job, view
-        if view.attempt is not None:
-            self._last_of_attempt[view.attempt.number] = view
         card = self._output.card
         if card is None:
             return
@@ -202,14 +200,16 @@ class Watch:
 
     def _new_attempt(self, number: int) -> None:
         if number > 1:
-            self._replay.seam(seam_text(number, self.job, self._last_of_attempt.get(number - 1)))
+            self._replay.seam(seam(self._client, self.job, number))
 
-    def _closed(self, closed: _Closed) -> None:
-        if closed.error is not None:
-            raise type(closed.error)(
+    def _closed(self, closed: StreamClosed) -> None:
+        if isinstance(closed.error, Unavailable):
+            raise Unavailable(
                 f"lost sight of job {self.job.number}: {closed.error.reason}",
                 hint=f"The job is kept by the scheduler. %attach {self.job.number} comes back once it answers.",
             )
+        if closed.error is not None:
+            raise closed.error
         self._ended = True
 
     # ---- interrupt
@@ -240,17 +240,3 @@ class Watch:
 
     def _replay_note(self, text: str) -> None:
         self._output.text("stderr", f"[{text}]\n")
-
-
-def seam_text(number: int, job: JobView, before: JobView | None) -> str:
-    """The line between two attempts: "attempt 2 on node-1 (attempt 1 was lost: node-0 went away)"."""
-    place = ""
-    if job.attempt is not None and job.attempt.number == number:
-        names = describe.nodes(job)
-        place = f" on {', '.join(names)}" if names else ""
-    ended = ""
-    if before is not None and before.attempt is not None:
-        outcome, reason = before.attempt.outcome, before.attempt.reason or before.reason
-        verb = {"lost": "was lost", "failed": "failed", None: "ended"}.get(outcome, f"ended ({outcome})")
-        ended = f" (attempt {number - 1} {verb}{f': {reason}' if reason else ''})"
-    return f"attempt {number}{place}{ended}"

@@ -81,6 +81,7 @@ class Keyboard:
         self._previous: Any = None
         self._installed = False
         self._pending = False
+        self._unseen = False
 
     def __enter__(self) -> Keyboard:
         if threading.current_thread() is threading.main_thread():
@@ -88,15 +89,17 @@ class Keyboard:
             self._installed = True
         return self
 
-    def __exit__(self, *exc: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         if self._installed:
             signal.signal(signal.SIGINT, self._previous)
             self._installed = False
+        if self._unseen and kind is None:
+            raise KeyboardInterrupt  # it came when there was nothing left to wait for; what follows must still stop
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._pending:
             raise KeyboardInterrupt
-        self._pending = True
+        self._pending = self._unseen = True
         self.inbox.put(PRESSED)
 
     def handled(self) -> None:
@@ -107,6 +110,7 @@ class Keyboard:
         """The next item of the inbox. Raises Interrupted for ■, queue.Empty after `timeout_s`."""
         item = self._take(timeout_s)
         if item is PRESSED:
+            self._unseen = False
             raise Interrupted
         return item
 

@@ -23,6 +23,7 @@ from .errors import WaitTimeout
 from .outcome import bind, failure, fetch_blobs, log_text, result_of
 from .output import CellOutput, now_us
 from .replay import NotebookSink, Replay
+from .seams import seam
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient, Follower
@@ -345,7 +346,7 @@ class Job:
                 if item.type == "record":
                     replay.record(item)
                 elif item.type == "attempt" and item.attempt > 1:
-                    replay.seam(f"attempt {item.attempt}")
+                    replay.seam(seam(self._client(), self._id, item.attempt))
         replay.finish()
         return Outputs(sink.outputs)
 

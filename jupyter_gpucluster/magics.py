@@ -169,6 +169,11 @@ class GPUClusterMagics(Magics):
         name = values.get("as")
         if name is not None and not str(name).isidentifier():
             raise UsageError(f"--as: {name!r} is not a Python name")
+        if values.get("after"):
+            values = {
+                **values,
+                "after": [[self._job_reference(word) for word in words] for words in values["after"]],
+            }
         if values.get("dry_run"):
             return run.dry_run(source, values)
         return run.submit(source, values, is_cell=is_cell)
@@ -321,6 +326,11 @@ class GPUClusterMagics(Magics):
 
     def _client(self) -> Any:
         return connection.client(self.address or None)
+
+    def _job_reference(self, word: str) -> str:
+        """A job's id for a name that holds the job; any other word as it is."""
+        held = self._shell.user_ns.get(word) if word.isidentifier() else None
+        return held.id if isinstance(held, Job) else word.lstrip("#")
 
     def _job(self, word: str | None, magic: str) -> Job:
         """The job that a word on the line means. Raises UsageError, NotFound."""

@@ -13,6 +13,7 @@ from gpucluster.api.schemas import JobView, ResultManifest, ResultView, TaskView
 from . import describe
 from .errors import TAIL_LINES, Damaged, JobCancelled, JobError, JobFailed, JobLost
 from .replay import RemoteError, Replay, TextSink
+from .seams import seam
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient
@@ -90,7 +91,7 @@ def _read_log(client: ApiClient, job_id: str, number: int, rank: int, sink: Text
             if item.type == "record":
                 replay.record(item)
             elif item.type == "attempt" and item.attempt > 1:
-                replay.seam(f"attempt {item.attempt}")
+                replay.seam(seam(client, job_id, item.attempt))
     replay.finish()
     return replay.error
 

@@ -47,7 +47,8 @@ class CellOutput:
         self._last_stream: Stream | None = None
         self._clear_pending = False
         self.card_shown = False
-        self._printed_line = ""
+        self._printed_state: object = None
+        self._printed_lines: set[str] = set()
         #: A result was drawn with the worker's own rendering, so `Out` still lacks its value.
         self.drew_result = False
 
@@ -70,14 +71,14 @@ class CellOutput:
         """A terminal cannot replace what it printed: a line for each new state and reason, none for progress."""
         card = self.card
         assert card is not None
-        if card.job is None:
-            line = card.text(now_us())
-        else:
-            line = f"{card.job.state}|{card.job.reason}|{card.job.attempts_made}|{card.summary}"
-        if line == self._printed_line:
-            return
-        self._printed_line = line
-        self.text("stderr", card.text(now_us()) + "\n")
+        first, *rest = card.text(now_us()).splitlines()
+        state = first if card.job is None else (card.job.state, card.job.reason, card.job.attempts_made)
+        lines = [first] if state != self._printed_state else []
+        lines += [line for line in rest if line not in self._printed_lines]
+        self._printed_state = state
+        self._printed_lines.update(rest)
+        if lines:
+            self.text("stderr", "\n".join(lines) + "\n")
 
     # ---- the sink
 

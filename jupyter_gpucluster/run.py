@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from gpucluster.api.errors import GpuclusterError
-from gpucluster.api.schemas import JobView, ResultManifest
+from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 from gpucluster.worker.results import NEVER_ASSIGNED
 
 from . import connection, describe
 from .binding import summary_line
 from .card import Card
 from .errors import Detached, Withdrawn
-from .follow import Reader, Watch, seam_text
+from .follow import Reader, StreamClosed, Watch
 from .interrupt import Interrupted, Keyboard
 from .job import Job
 from .outcome import bind, failure, fetch_blobs, result_of
 from .output import CellOutput
 from .replay import Limits, Replay
-from .submission import Budget, Prepared, flat, prepare_cell, send, sending_text
+from .seams import seam
+from .submission import NOTHING_SENT, Budget, Prepared, flat, prepare_cell, send, sending_text
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient
@@ -80,14 +80,17 @@ class CellRun:
         try:
             self._connected = connection.known() or keyboard.call(connection.client)
         except Interrupted:
-            raise Withdrawn("interrupted before anything was submitted") from None
+            raise Withdrawn(NOTHING_SENT) from None
         return self._connected
 
     # ---- submit
 
     def submit(self, source: str, values: Mapping[str, Any], *, is_cell: bool) -> Any:
         """Submit and, with `wait`, follow to the end. Returns what the magic returns."""
-        prepared = self._prepare(source, values, first_line=2 if is_cell else 1)
+        try:
+            prepared = self._prepare(source, values, first_line=2 if is_cell else 1)
+        except KeyboardInterrupt:
+            raise Withdrawn(NOTHING_SENT) from None
         waits = bool(values.get("wait", True))
         with Keyboard() as keyboard:
             card = Card(title=prepared.title, notes=prepared.notes, sending=sending_text(prepared))
@@ -212,20 +215,25 @@ class CellRun:
         output = self._output(None)
         replay = Replay(output, prefix=output.card_id, where=f"job {job.number}", keep_last_error=False)
         follower = self._client.log(job.id, rank, attempt=attempt, tail=tail, follow=follow)
+        closed: StreamClosed | None = None
         with Keyboard() as keyboard, Reader(follower, keyboard) as reader:
             try:
-                while True:
+                while closed is None:
                     item = keyboard.next()
-                    if getattr(item, "type", None) == "record":
-                        replay.record(item)
-                    elif getattr(item, "type", None) == "attempt" and item.attempt > 1 and attempt is None:
-                        replay.seam(seam_text(item.attempt, job.view(), None))
-                    elif hasattr(item, "error"):
-                        break
-                    reader.drawn()
+                    if isinstance(item, StreamClosed):
+                        closed = item
+                    elif isinstance(item, StreamItem):
+                        self._draw_log_item(item, job, replay, with_seams=attempt is None)
+                        reader.drawn()
             except Interrupted:
-                item = None
+                output.flush()
         replay.finish()
         output.flush()
-        if item is not None and isinstance(item.error, GpuclusterError):
-            raise item.error
+        if closed is not None and closed.error is not None:
+            raise closed.error
+
+    def _draw_log_item(self, item: StreamItem, job: Job, replay: Replay, *, with_seams: bool) -> None:
+        if item.type == "record":
+            replay.record(item)
+        elif item.type == "attempt" and item.attempt > 1 and with_seams:
+            replay.seam(seam(self._client, job.id, item.attempt))

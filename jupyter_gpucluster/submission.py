@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 #: After ■ we wait this long to learn what became of the request; later it is cancelled in the background.
 WITHDRAW_WAIT_S = 10.0
+NOTHING_SENT = "interrupted before anything was submitted"
 
 
 @dataclass(frozen=True)
@@ -232,7 +233,7 @@ def _told(call: Call[JobView]) -> Withdrawn:
     try:
         job = call.outcome()
     except _NothingSent:
-        return Withdrawn("interrupted before anything was submitted")
+        return Withdrawn(NOTHING_SENT)
     except Unavailable:
         return Withdrawn(
             "interrupted, and the scheduler has not answered",

@@ -174,7 +174,7 @@ def _node_facts(node: NodeView) -> str:
     types = ", ".join(dict.fromkeys(gpu.type for gpu in node.gpus))
     return describe.joined(
         [
-            f"rack {node.rack}" if node.rack else "",
+            node.rack,
             node.health,
             f"{used} of {len(node.gpus)} GPUs used" if node.gpus else "no GPU",
             types,

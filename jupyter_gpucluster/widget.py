@@ -17,6 +17,7 @@ from gpucluster.api.schemas import JobView, StreamItem
 from . import describe
 from .output import now_us
 from .replay import Replay, TextSink
+from .seams import seam
 
 if TYPE_CHECKING:
     from .job import Job
@@ -71,7 +72,7 @@ class JobWidget(ipywidgets.VBox):  # type: ignore[misc]
             self._replay.record(item)
             self._sink.parts = [_last_lines("".join(self._sink.parts))]
         elif item.type == "attempt" and item.attempt > 1:
-            self._replay.seam(f"attempt {item.attempt}")
+            self._replay.seam(seam(self._job._client(), self._job.id, item.attempt))
         if ended:
             self._replay.finish()
         self._draw(item.job or self._view, force=ended or item.job is not None)
