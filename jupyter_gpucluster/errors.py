@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError
+from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError, InvalidRequest
+from gpucluster.api.options import OPTIONS_BY_KEY
 
 if TYPE_CHECKING:
     from IPython.core.error import UsageError
@@ -31,6 +32,13 @@ def usage_error(error: GpuclusterError) -> UsageError:
     from IPython.core.error import UsageError
 
     return UsageError(one_line(error))
+
+
+def as_typed(error: InvalidRequest) -> InvalidRequest:
+    """A refusal by the scheduler, which names options as fields, with the option as it is typed (`--queue`)."""
+    if error.field not in OPTIONS_BY_KEY:
+        return error
+    return InvalidRequest(f"--{error.field}", error.reason, error.hint)
 
 
 def rendered(error: GpuclusterError) -> list[str]:
@@ -92,7 +100,7 @@ class Detached(NotebookError):
 
 
 class JobError(NotebookError):
-    """A job ended otherwise than well. `number`, `job_id`, `attempt`, `node`; `tail`: the last lines of its log."""
+    """A job ended otherwise than well. `number`, `job_id`, `attempt`, `rank`, `node`; `tail`: the last log lines."""
 
     code = "job_error"
 
@@ -104,6 +112,7 @@ class JobError(NotebookError):
         number: int,
         attempt: int | None = None,
         node: str | None = None,
+        rank: int = 0,
         tail: str = "",
     ) -> None:
         super().__init__(reason)
@@ -111,13 +120,17 @@ class JobError(NotebookError):
         self.number = number
         self.attempt = attempt
         self.node = node
+        self.rank = rank
         self.tail = tail
 
     def where(self) -> str:
         """One line that says which job it was and how to see more."""
-        attempt = f" (attempt {self.attempt})" if self.attempt else ""
+        if self.attempt is None:
+            return f"in job {self.number} — %why {self.number}"
+        rank = f", rank {self.rank}" if self.rank else ""
         node = f" on {self.node}" if self.node else ""
-        return f"in job {self.number}{attempt}{node} — %logs {self.number}"
+        option = f" --rank {self.rank}" if self.rank else ""
+        return f"in job {self.number} (attempt {self.attempt}{rank}){node} — %logs {self.number}{option}"
 
     def __str__(self) -> str:
         return "\n".join([self.reason, self.where(), *self._tail_lines()])
@@ -148,12 +161,15 @@ class JobFailed(JobError):
         number: int,
         attempt: int | None = None,
         node: str | None = None,
+        rank: int = 0,
         tail: str = "",
         ename: str | None = None,
         evalue: str | None = None,
         traceback: list[str] | None = None,
     ) -> None:
-        super().__init__(reason, job_id=job_id, number=number, attempt=attempt, node=node, tail=tail)
+        super().__init__(
+            reason, job_id=job_id, number=number, attempt=attempt, node=node, rank=rank, tail=tail
+        )
         self.ename = ename
         self.evalue = evalue
         self.traceback = traceback or []

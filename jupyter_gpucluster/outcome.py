@@ -114,6 +114,7 @@ def failure(
         "number": job.number,
         "attempt": job.attempt.number if job.attempt else None,
         "node": (task.node if task else _first_node(job)),
+        "rank": rank,
         "tail": tail if with_tail or (rank != 0 and error is None) else "",
     }
     if job.state == "cancelled":
@@ -122,9 +123,8 @@ def failure(
     cls = JobLost if lost else JobFailed
     if error is None:
         return cls(f"job {job.number} failed{_because(job)}", **facts)
-    rank_note = f" (rank {rank})" if job.tasks > 1 else ""
     return cls(
-        f"{error.ename}: {error.evalue}{rank_note}" if error.evalue else f"{error.ename}{rank_note}",
+        f"{error.ename}: {error.evalue}" if error.evalue else error.ename,
         ename=error.ename,
         evalue=error.evalue,
         traceback=error.traceback,

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.interactiveshell import InteractiveShell
 
+from gpucluster.api.errors import InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 from gpucluster.worker.results import NEVER_ASSIGNED
 
 from . import connection, describe
 from .binding import summary_line
 from .card import Card
-from .errors import Detached, Withdrawn
+from .errors import Detached, Withdrawn, as_typed
 from .follow import Reader, StreamClosed, Watch
 from .interrupt import Interrupted, Keyboard
 from .job import Job
@@ -97,7 +98,11 @@ class CellRun:
             output = self._output(card, show_result=is_cell)
             if card.sending:
                 self._tell_sending(output, card.sending, waits)
-            job = send(self._connect(keyboard), prepared, keyboard)
+            client = self._connect(keyboard)
+            try:
+                job = send(client, prepared, keyboard)
+            except InvalidRequest as error:
+                raise as_typed(error) from None
             card.simulated = connection.is_simulated(self._client)
             card.update(job)
             handle = Job.from_view(job, connection.default_address())
@@ -193,7 +198,10 @@ class CellRun:
     def dry_run(self, source: str, values: Mapping[str, Any]) -> None:
         """Print what would be sent and where it would run."""
         prepared = self._prepare(source, values)
-        plan = self._client.dry_run(prepared.submission)
+        try:
+            plan = self._client.dry_run(prepared.submission)
+        except InvalidRequest as error:
+            raise as_typed(error) from None
         names = ", ".join(prepared.names) or "nothing"
         lines = [
             f"in: {names} ({describe.size(prepared.total_bytes)})",

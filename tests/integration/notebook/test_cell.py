@@ -215,8 +215,16 @@ def test_bad_requests_are_refused_with_a_clear_text(kernel: Kernel):
     ):
         cell = kernel.run(f"%%submit {line}\n1")
         assert cell.status == "error", line
-        assert says in cell.error + cell.stderr, line
+        assert cell.stderr.startswith("UsageError: --"), line
+        assert says in cell.stderr, line
         assert "Traceback" not in cell.error + cell.stderr
+
+
+def test_variable_that_is_called_like_an_option_is_not_taken_for_it(kernel: Kernel):
+    ok(kernel.run("import threading\nqueue = threading.Lock()"))
+    cell = kernel.run("%%submit\nprint(queue)")
+    assert "queue: " in cell.error
+    assert "--queue" not in cell.error + cell.stderr
 
 
 def test_input_over_the_budget_is_said_before_sending(kernel: Kernel):

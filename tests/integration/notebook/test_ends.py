@@ -40,6 +40,28 @@ def test_exception_shows_the_workers_traceback_with_the_cells_lines(kernel: Kern
     assert cell.card["state"] == "failed"
 
 
+def test_failing_rank_of_a_gang_is_named_and_shown(kernel: Kernel):
+    cell = kernel.run("""
+        %%submit --tasks 2
+        import os, time
+        if os.environ['RANK'] == '1':
+            raise ValueError('rank one')
+        time.sleep(3600)
+        """)  # fmt: skip
+    number = cell.card["number"]
+    assert "ValueError: rank one" in cell.error
+    assert f"in job {number} (attempt 1, rank 1) on node-0 — %logs {number} --rank 1" in cell.error
+    assert "rank one" in kernel.run(f"%logs {number} --rank 1").stderr
+
+
+def test_job_that_waits_for_a_failed_one_says_so(kernel: Kernel):
+    kernel.run("%%submit --no-wait --as first\n1 / 0")
+    cell = kernel.run("%%submit --after first\n2")
+    assert cell.ename == "JobFailed"
+    assert "which has failed" in cell.error
+    assert f"%why {cell.card['number']}" in cell.error
+
+
 def test_run_all_stops_after_a_failure(kernel: Kernel):
     first = kernel.client.execute("%%submit\nraise RuntimeError('no')", stop_on_error=True)
     second = kernel.client.execute("reached = True", stop_on_error=True)
