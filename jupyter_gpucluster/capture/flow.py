@@ -39,12 +39,16 @@ def follow(tree: ast.Module) -> Flow:
 
 
 class _State:
-    """Where a way has come to: names surely bound, names possibly bound, and whether anything follows."""
+    """Where a way has come to: names surely bound, names possibly bound, and whether nothing follows any more.
+
+    `touched`: all that was bound on the way, for ways that may be left in the middle.
+    """
 
     def __init__(self, sure: Iterable[str] = (), possible: Iterable[str] = (), dead: bool = False) -> None:
         self.sure = set(sure)
         self.possible = set(possible)
         self.dead = dead
+        self.touched: set[str] = set()
 
     def copy(self) -> _State:
         return _State(self.sure, self.possible, self.dead)
@@ -55,7 +59,8 @@ class _State:
 
     def unbind(self, name: str) -> None:
         self.sure.discard(name)
-        self.possible.discard(name)
+        if not self.dead:
+            self.possible.discard(name)
 
 
 def _join(states: Sequence[_State]) -> _State:
@@ -80,6 +85,7 @@ class _Walker(ast.NodeVisitor):
         self._waiting: dict[str, list[GlobalNames]] = {}
         #: Names of the class bodies that are being executed, innermost last.
         self._class_bodies: list[set[str]] = []
+        self._touched: set[str] = set()
 
     def run(self, statements: Iterable[ast.stmt]) -> None:
         for statement in statements:
@@ -122,6 +128,7 @@ class _Walker(ast.NodeVisitor):
 
     def _may_bind(self, name: str) -> None:
         self._assigned.setdefault(name)
+        self._touched.add(name)
         self._state.possible.add(name)
 
     def _bind(self, name: str) -> None:
@@ -129,6 +136,7 @@ class _Walker(ast.NodeVisitor):
             self._class_bodies[-1].add(name)
             return
         self._assigned.setdefault(name)
+        self._touched.add(name)
         self._state.bind(name)
 
     def visit_Name(self, node: ast.Name) -> None:
@@ -147,8 +155,10 @@ class _Walker(ast.NodeVisitor):
     def _way(self, start: _State, statements: Iterable[ast.stmt]) -> _State:
         """The state after `statements`, begun in `start`."""
         kept, self._state = self._state, start.copy()
+        touched_before, self._touched = self._touched, set()
         self.run(statements)
         ended, self._state = self._state, kept
+        ended.touched, self._touched = self._touched, touched_before | self._touched
         return ended
 
     def visit_If(self, node: ast.If) -> None:
@@ -188,24 +198,31 @@ class _Walker(ast.NodeVisitor):
         """The body may run never, or be left anywhere."""
         before = self._state
         after_body = self._way(before, body)
-        ended = _State(before.sure - _deleted(body), before.possible | after_body.possible)
+        ended = _State(before.sure - _deleted(body), before.possible | after_body.touched)
         after_else = self._way(ended, orelse)
         self._state = _join([ended, after_else]) if _breaks(body) else after_else
 
     def visit_Try(self, node: ast.Try) -> None:
         before = self._state
         after_body = self._way(before, node.body)
-        fallen = _State(before.sure - _deleted(node.body), before.possible | after_body.possible)
+        fallen = _State(before.sure - _deleted(node.body), before.possible | after_body.touched)
         ways = [self._way(after_body, node.orelse)]
         for handler in node.handlers:
             ways.append(self._way(fallen, [handler]))  # type: ignore[list-item]
         self._state = _join(ways)
         if node.finalbody:
-            anywhere = _State(set.intersection(*(way.sure for way in [fallen, *ways])), self._state.possible)
-            after_final = self._way(anywhere, node.finalbody)
-            gone = _deleted(node.finalbody)
-            self._state.sure = (self._state.sure - gone) | after_final.sure
-            self._state.possible = (self._state.possible - gone) | after_final.possible
+            self._finally(node.finalbody, [fallen, *ways])
+
+    def _finally(self, body: list[ast.stmt], ways: list[_State]) -> None:
+        """It runs wherever the rest was left, and goes on only from where the rest went on."""
+        anywhere = _State(
+            set.intersection(*(way.sure for way in ways)), set().union(*(way.possible for way in ways))
+        )
+        after = self._way(anywhere, body)
+        gone = _deleted(body)
+        self._state.sure = (self._state.sure - gone) | after.sure
+        self._state.possible = (self._state.possible - gone) | after.possible
+        self._state.dead |= after.dead
 
     visit_TryStar = visit_Try
 
@@ -225,8 +242,11 @@ class _Walker(ast.NodeVisitor):
                 self.visit(item.optional_vars)
         before = self._state
         after = self._way(before, node.body)
-        swallows = any(_swallows_errors(item.context_expr) for item in node.items)
-        self._state = _join([before, after]) if swallows else after
+        if not any(_swallows_errors(item.context_expr) for item in node.items):
+            self._state = after
+            return
+        left = _State(before.sure - _deleted(node.body), before.possible | after.touched)
+        self._state = _join([left, after])
 
     visit_AsyncWith = visit_With
 
