@@ -23,13 +23,17 @@ SCHEMA_VERSION = 1
 
 @dataclass
 class Card:
-    """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed)."""
+    """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed).
+
+    `warnings` are printed below the card by whoever waits; they stand in the JSON for a page that draws the cell anew.
+    """
 
     job: JobView | None = None
     title: str = ""
     sending: str | None = None
     simulated: bool = False
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
     summary: str = ""
     contact: str | None = None
     pace: Pace = field(default_factory=Pace)
@@ -82,6 +86,7 @@ class Card:
             "reason": job.reason,
             "summary": self.summary,
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
         }
 
     def html(self, now_us: int) -> str:

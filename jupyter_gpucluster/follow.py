@@ -216,7 +216,7 @@ class Watch:
 
     def _interrupted(self) -> None:
         if self._on_interrupt == "detach" or self._cancelling:
-            self._output.flush()
+            self._draw_card()
             raise Detached(self.job.number, self.job.state)
         self._cancelling = True
         self._keyboard.handled()

@@ -103,6 +103,8 @@ class CellOutput:
         return sys.stdout if stream == "stdout" else sys.stderr
 
     def text(self, stream: Stream, text: str) -> None:
+        if not text:
+            return
         self._before_output(stream)
         self._file(stream).write(text)
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from IPython.core.interactiveshell import InteractiveShell
 
-from gpucluster.api.errors import InvalidRequest
+from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 from gpucluster.worker.results import NEVER_ASSIGNED
 
@@ -61,6 +61,11 @@ def _worth_telling(missing: Mapping[str, str], sent: Sent) -> dict[str, str]:
     }
 
 
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+
+
 class CellRun:
     """One magic's dealings with one job, in the thread that runs the cell."""
 
@@ -92,37 +97,43 @@ class CellRun:
             prepared = self._prepare(source, values, first_line=2 if is_cell else 1)
         except KeyboardInterrupt:
             raise Withdrawn(NOTHING_SENT) from None
-        waits = bool(values.get("wait", True))
         with Keyboard() as keyboard:
-            card = Card(title=prepared.title, notes=prepared.notes, sending=sending_text(prepared))
+            card = Card(title=prepared.title, notes=prepared.notes, warnings=prepared.warnings)
             output = self._output(card, show_result=is_cell)
-            if card.sending:
-                self._tell_sending(output, card.sending, waits)
-            client = self._connect(keyboard)
-            try:
-                job = send(client, prepared, keyboard)
-            except InvalidRequest as error:
-                raise as_typed(error) from None
-            card.simulated = connection.is_simulated(self._client)
-            card.update(job)
+            waits = bool(values.get("wait", True))
+            job = self._hand_over(prepared, output if waits else None, keyboard)
             handle = Job.from_view(job, connection.default_address())
             if values.get("as"):
                 self._shell.user_ns[values["as"]] = handle
             if not waits:
+                _warn(prepared.warnings)
                 return handle
+            card.simulated = connection.is_simulated(self._client)
+            card.update(job)
             output.draw_card()
+            output.text("stderr", "".join(f"warning: {warning}\n" for warning in prepared.warnings))
             sent = Sent(tuple(prepared.names), frozenset(flat(values.get("out"))))
             return self._follow(job, output, keyboard, sent)
 
-    @staticmethod
-    def _tell_sending(output: CellOutput, text: str, waits: bool) -> None:
-        if waits:
+    def _hand_over(self, prepared: Prepared, output: CellOutput | None, keyboard: Keyboard) -> JobView:
+        """Submit; while big inputs travel, the card says so (`output` None: nobody draws a card, a line does)."""
+        sending = sending_text(prepared)
+        if sending and output is None:
+            print(sending, file=sys.stderr)
+        card = output.card if output is not None else None
+        if sending and output is not None and card is not None:
+            card.sending = sending
             output.draw_card()
-        else:  # the Job that is returned will be the card
-            print(text, file=sys.stderr)
+        try:
+            return send(self._connect(keyboard), prepared, keyboard)
+        except GpuclusterError as error:
+            if sending and output is not None and card is not None:
+                card.sending = "not submitted"
+                output.draw_card()
+            raise (as_typed(error) if isinstance(error, InvalidRequest) else error) from None
 
     def _prepare(self, source: str, values: Mapping[str, Any], first_line: int = 1) -> Prepared:
-        prepared = prepare_cell(
+        return prepare_cell(
             source,
             values,
             self._shell.user_ns,
@@ -130,9 +141,6 @@ class CellRun:
             shell=self._shell,
             first_line=first_line,
         )
-        for warning in prepared.warnings:
-            print(f"warning: {warning}", file=sys.stderr)
-        return prepared
 
     def _output(self, card: Card | None, *, show_result: bool = True) -> CellOutput:
         return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result)
@@ -198,6 +206,7 @@ class CellRun:
     def dry_run(self, source: str, values: Mapping[str, Any]) -> None:
         """Print what would be sent and where it would run."""
         prepared = self._prepare(source, values)
+        _warn(prepared.warnings)
         try:
             plan = self._client.dry_run(prepared.submission)
         except InvalidRequest as error:

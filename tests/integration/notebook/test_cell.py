@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .frontend import Kernel
+from .frontend import CARD, Kernel
 
 
 def ok(cell):
@@ -70,7 +70,10 @@ def test_inputs_changed_in_place_come_back_and_are_named(kernel: Kernel):
 def test_names_hidden_in_strings_are_warned_about(kernel: Kernel):
     ok(kernel.run("hidden = 3"))
     cell = kernel.run("%%submit\nvalue = eval('hidden + 1')")
-    assert "hidden" in cell.stderr or "eval" in cell.stderr
+    assert CARD in cell.outputs[0]["data"]
+    assert "warning: " in cell.stderr
+    assert "eval" in cell.stderr
+    assert cell.card["warnings"]
     ok(kernel.run("%%submit --in hidden\nvalue = eval('hidden + 1')"))
     assert ok(kernel.run("value")).result == "4"
 
