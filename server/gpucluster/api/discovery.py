@@ -13,6 +13,7 @@ import hashlib
 import os
 import socket
 import stat
+import struct
 import tempfile
 from pathlib import Path
 
@@ -24,6 +25,8 @@ from .transport import Unreached
 #: sun_path holds 108 bytes on Linux and 104 elsewhere; stay clear of both.
 SOCKET_PATH_LIMIT = 100
 CONNECT_TIMEOUT_S = 2.0
+
+_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 ENV_DATA = "GPUCLUSTER_DATA"
 ENV_RUNTIME = "GPUCLUSTER_RUNTIME"
@@ -53,13 +56,20 @@ class RuntimeInfo(msgspec.Struct, kw_only=True):
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
     """The data folder: the argument, $GPUCLUSTER_DATA, what the cluster.yaml of $GPUCLUSTER_CONFIG says, or
-    ``gpucluster`` in the user's data home. Not created here. Raises InvalidConfig.
+    ``gpucluster`` in the user's data home. Not created here. Raises InvalidConfig, InvalidRequest without a home.
     """
     chosen = data_dir or os.environ.get(ENV_DATA) or _configured_data_folder()
     if not chosen:
         home = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
         chosen = os.path.join(home, "gpucluster")
-    return Path(os.path.realpath(os.path.expanduser(os.fspath(chosen))))
+    folder = os.path.expanduser(os.fspath(chosen))
+    if folder.startswith("~"):
+        raise InvalidRequest(
+            ENV_DATA,
+            f"{folder} names no folder: this account has no home",
+            f"Set {ENV_DATA} to a folder of yours.",
+        )
+    return Path(os.path.realpath(folder))
 
 
 def _configured_data_folder() -> str | None:
@@ -93,7 +103,9 @@ def short_folder() -> Path:
 
 
 def private_folder(path: Path, *, field: str) -> Path:
-    """Create `path` (0700) where it is missing; refuse a link, another owner, or one that others may enter."""
+    """Create `path` (0700) where it is missing; refuse a link, another owner, and one that others may write to, since
+    what stands there may be theirs. One that others may only read is closed.
+    """
     path = Path(os.path.abspath(path))
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -107,6 +119,12 @@ def private_folder(path: Path, *, field: str) -> Path:
             field,
             f"{path} belongs to uid {status.st_uid}, not to you",
             f"Set {ENV_RUNTIME} to a folder of yours.",
+        )
+    if status.st_mode & 0o022:
+        raise InvalidRequest(
+            field,
+            f"others may write to {path}, so what stands there may not be yours",
+            f"Look what is in it, then: chmod 700 {path}",
         )
     if status.st_mode & 0o077:
         os.chmod(path, 0o700)
@@ -212,14 +230,24 @@ def write_runtime_file(path: Path, info: RuntimeInfo) -> None:
 
 
 def accepts(path: str) -> bool:
-    """Whether something listens on the Unix socket `path`."""
+    """Whether something of ours listens on the Unix socket `path`: a process of this account or of root's. A runtime file
+    that somebody else could write must not send us, and what we submit, to a scheduler of theirs.
+    """
     with contextlib.closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as probe:
         probe.settimeout(CONNECT_TIMEOUT_S)
         try:
             probe.connect(path)
+            return os.getuid() == 0 or _listener_uid(probe) in (0, os.getuid())
         except OSError:
             return False
-        return True
+
+
+def _listener_uid(connected: socket.socket) -> int:
+    """The account that listens at the other end, as the kernel tells; ours where it does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return os.getuid()
+    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    return int(_PEER.unpack(credentials)[1])
 
 
 def find_scheduler(data_dir: str | os.PathLike[str] | None = None) -> RuntimeInfo | None:

@@ -102,7 +102,7 @@ class StreamBody:
         except Exception as error:
             if self._closed:
                 return
-            raise _as_unavailable(error, self._address) from None
+            raise _of_connection(error, self._address) from None
 
     def lines(self) -> Iterator[bytes]:
         """Whole lines, without their line ends. What follows the last one is an unfinished line and is left out."""
@@ -193,7 +193,7 @@ class Transport:
                 method, API_PREFIX + path, params=_plain(params), content=content, timeout=timeout
             )
         except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: used after it was closed
-            raise _as_unavailable(error, self.address) from None
+            raise _of_connection(error, self.address) from None
 
     @contextlib.contextmanager
     def stream(
@@ -210,7 +210,7 @@ class Transport:
             if response.is_error:
                 response.read()
         except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: used after it was closed
-            raise _as_unavailable(error, self.address) from None
+            raise _of_connection(error, self.address) from None
         try:
             if response.is_error:
                 raise error_of(response.status_code, response.content)
@@ -267,10 +267,15 @@ def _foreign_reason(content: bytes) -> str:
     return " ".join(str(message).split())[:200] if message else ""
 
 
-def _as_unavailable(error: Exception, address: Address) -> Unavailable:
+def _of_connection(error: BaseException, address: Address) -> GpuclusterError:
     """The one place where a failure of httpx (or of the socket below) becomes ours."""
     import httpx
 
+    if isinstance(error, httpx.ConnectError) and address.socket_path and _is_denied(error):
+        return Forbidden(
+            f"{address} belongs to another account, which alone may use it",
+            hint="Leave the address out: then your own scheduler is used, and started when there is none.",
+        )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return Unreached(
             f"no scheduler answers at {address}",
@@ -282,3 +287,13 @@ def _as_unavailable(error: Exception, address: Address) -> Unavailable:
             hint="It may be busy or stuck; its log is scheduler.log in the data folder.",
         )
     return ConnectionLost(f"the connection to the scheduler at {address} was lost")
+
+
+def _is_denied(error: BaseException) -> bool:
+    """Whether the system refused the connection for want of rights."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, PermissionError):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False

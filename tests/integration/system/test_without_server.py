@@ -8,7 +8,9 @@ import sys
 
 import nbformat
 import pexpect
+import pytest
 from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from support.place import TIMEOUT_S, Place
 
 from .kernels import start_kernel
@@ -60,12 +62,8 @@ def test_nbclient_stops_at_a_job_that_failed_and_keeps_its_traceback(cluster: Pl
     client = NotebookClient(
         made, timeout=TIMEOUT_S, allow_errors=False, resources={"metadata": {"path": str(cluster.work)}}
     )
-    try:
+    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
         client.execute(env=cluster.env)
-    except Exception as error:
-        assert "ZeroDivisionError" in str(error)
-    else:
-        raise AssertionError("the failure of the job did not stop the notebook")
     (error,) = [output for output in made.cells[1].outputs if output["output_type"] == "error"]
     assert "base / 0" in ANSI.sub("", "\n".join(error["traceback"]))
     assert made.cells[2].outputs == []
