@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import warnings
 from collections.abc import Callable, Generator, Iterable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,13 @@ from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifes
 from . import connection, describe
 from .card import Card
 from .errors import WaitTimeout
-from .outcome import bind, failure, fetch_blobs, log_text, result_of
+from .outcome import bind, failure, fetch_blobs, log_text, result_of, worth_telling
 from .output import CellOutput, now_us
 from .replay import NotebookSink, Replay
 from .seams import seam
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient, Follower
-
-    from .binding import Bound
 
 #: A cursor behind every attempt: a follower that stands there gets states and no records.
 _STATES_ONLY = (1 << 30, 0)
@@ -311,8 +310,10 @@ class Job:
         names: str | Iterable[str] | None = None,
         namespace: MutableMapping[str, Any] | None = None,
         timeout: float | None = None,
-    ) -> Bound:
-        """Bind what rank 0 left (all, or `names`) in the notebook, or in `namespace`. Waits. Returns what became of it.
+    ) -> list[str]:
+        """Bind what rank 0 left (all, or `names`) in the notebook, or in `namespace`. Waits. Returns the names bound.
+
+        What could not come back is warned about, by name; it stays as it was.
 
         Raises as `result` does, and InvalidRequest for a name that the job did not bring back.
         """
@@ -329,7 +330,11 @@ class Job:
                 raise InvalidRequest(name, reason)
         target = _notebook_namespace() if namespace is None else namespace
         blobs = fetch_blobs(client, self._id, manifest)
-        return bind(manifest, blobs, target, wanted)
+        bound = bind(manifest, blobs, target, wanted)
+        for name, reason in worth_telling(bound.missing, wanted or ()).items():
+            if name != manifest.value_key:
+                warnings.warn(f"{name} did not come back: {reason}", RuntimeWarning, stacklevel=2)
+        return list(bound.bound)
 
     # ---- outputs
 
@@ -393,7 +398,13 @@ class Job:
         view = self._shown()
         if view is None:
             return {"text/plain": repr(self)}
-        return Card(job=view, title=self._name).mimebundle(now_us())
+        return Card(job=view, title=self._name, simulated=self._is_simulated()).mimebundle(now_us())
+
+    def _is_simulated(self) -> bool:
+        try:
+            return connection.is_simulated(self._client())
+        except GpuclusterError:
+            return False
 
     def _shown(self) -> JobView | None:
         """For a repr: the present state, else the last known one. A repr never raises."""

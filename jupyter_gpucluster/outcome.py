@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucluster.api.errors import Forbidden, GpuclusterError, NotFound, Unavailable
 from gpucluster.api.schemas import JobView, ResultManifest, ResultView, TaskView
+from gpucluster.worker.results import NEVER_ASSIGNED
 
 from . import describe
 from .errors import TAIL_LINES, Damaged, JobCancelled, JobError, JobFailed, JobLost
@@ -69,6 +70,11 @@ def bind(
         return binding.bind_results(manifest, blobs.__getitem__, namespace, names, home=home)
     except pickling.CannotLoad as error:
         raise Damaged(f"the result of the job cannot be made here: {error}") from error
+
+
+def worth_telling(missing: Mapping[str, str], asked_for: Collection[str]) -> dict[str, str]:
+    """Without names that the cell only might have assigned, and did not: a local cell would say nothing either."""
+    return {name: reason for name, reason in missing.items() if reason != NEVER_ASSIGNED or name in asked_for}
 
 
 def log_text(

@@ -16,7 +16,6 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
-from gpucluster.worker.results import NEVER_ASSIGNED
 
 from . import connection, describe
 from .binding import summary_line
@@ -25,7 +24,7 @@ from .errors import Detached, Withdrawn, as_typed
 from .follow import Reader, StreamClosed, Watch
 from .interrupt import Interrupted, Keyboard
 from .job import Job
-from .outcome import bind, failure, fetch_blobs, result_of
+from .outcome import bind, failure, fetch_blobs, result_of, worth_telling
 from .output import CellOutput
 from .replay import Limits, Replay
 from .seams import seam
@@ -50,15 +49,6 @@ class Sent:
 
     names: tuple[str, ...] = ()
     asked_back: frozenset[str] = frozenset()
-
-
-def _worth_telling(missing: Mapping[str, str], sent: Sent) -> dict[str, str]:
-    """Without names that the cell only might have assigned, and did not: a local cell would say nothing either."""
-    return {
-        name: reason
-        for name, reason in missing.items()
-        if reason != NEVER_ASSIGNED or name in sent.asked_back
-    }
 
 
 def _warn(warnings: Iterable[str]) -> None:
@@ -178,7 +168,7 @@ class CellRun:
             output.draw_card()
             return None
         bound = bind(manifest, blobs, self._shell.user_ns)
-        missing = _worth_telling(bound.missing, sent)
+        missing = worth_telling(bound.missing, sent.asked_back)
         names_missing = [name for name in missing if name != manifest.value_key]
         card.summary = summary_line(sent.names, bound.bound, bound.changed, names_missing)
         card.notes = [*card.notes, *bound.notes]

@@ -193,7 +193,7 @@ def test_no_wait_gives_the_job_at_once_and_bind_brings_its_names(kernel: Kernel)
     assert cell.card["number"] > 0
     assert ok(kernel.run("'later' in globals()")).result == "False"
     assert ok(kernel.run("job['later'], job.result()")).result == "('here', 'HERE')"
-    ok(kernel.run("job.bind();"))
+    assert ok(kernel.run("job.bind()")).result == "['later']"
     assert ok(kernel.run("later")).result == "'here'"
 
 
