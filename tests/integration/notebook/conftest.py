@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster.api import client as api
+from gpucluster.api import discovery
 from gpucluster.model.errors import GpuclusterError
 
 from .frontend import Kernel
@@ -30,11 +32,30 @@ class Scheduler:
     client: api.ApiClient
 
     def start(self) -> None:
+        """Start it again. A kernel that waits may be quicker: then its own one is the scheduler from now on."""
         self.process = _serve(self.folder, self.env)
-        self.client = _connected(self.folder, self.process)
+        self.client = _connected(self.folder)
+
+    def stop(self) -> None:
+        """End whatever scheduler runs on these folders."""
+        _end_jobs(self)
+        info = discovery.find_scheduler(self.folder / "data")
+        if info is not None:
+            os.kill(info.pid, signal.SIGTERM)
+        deadline = time.monotonic() + 30
+        while info is not None and discovery.is_running(info) and time.monotonic() < deadline:
+            self.process.poll()
+            time.sleep(0.05)
+
+    @property
+    def pid(self) -> int:
+        """Of the scheduler that runs now."""
+        info = discovery.find_scheduler(self.folder / "data")
+        assert info is not None
+        return info.pid
 
     def kill(self) -> None:
-        self.process.kill()
+        os.kill(self.pid, signal.SIGKILL)
         self.process.wait()
 
 
@@ -45,10 +66,10 @@ def _serve(folder: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
         )
 
 
-def _connected(folder: Path, process: subprocess.Popen[bytes]) -> api.ApiClient:
+def _connected(folder: Path) -> api.ApiClient:
     """A client of the scheduler, once it answers."""
     deadline = time.monotonic() + 60
-    while process.poll() is None and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
         try:
             return api.connect(start=False, data_dir=folder / "data")
         except GpuclusterError:
@@ -77,18 +98,12 @@ def scheduler() -> Iterator[Scheduler]:
     before = os.environ.get("GPUCLUSTER_RUNTIME")
     os.environ["GPUCLUSTER_RUNTIME"] = env["GPUCLUSTER_RUNTIME"]
     process = _serve(folder, env)
-    running = None
     try:
-        running = Scheduler(folder, env, process, _connected(folder, process))
+        running = Scheduler(folder, env, process, _connected(folder))
         yield running
+        running.stop()
     finally:
-        if running is not None:
-            _end_jobs(running)
-            process = running.process
-        process.terminate()
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
+        if process.poll() is None:
             process.kill()
             process.wait()
         if before is None:

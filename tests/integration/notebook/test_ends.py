@@ -131,7 +131,8 @@ def test_interrupt_while_pending_detaches_too(kernel: Kernel, tmp_path, schedule
 
 
 def test_interrupt_before_the_acknowledgement_withdraws(kernel: Kernel, scheduler):
-    os.kill(scheduler.process.pid, signal.SIGSTOP)
+    pid = scheduler.pid
+    os.kill(pid, signal.SIGSTOP)
     try:
         msg_id = kernel.client.execute("%%submit --name withdrawn\n1")
         eventually(lambda: kernel.manager.is_alive(), "alive")
@@ -141,7 +142,7 @@ def test_interrupt_before_the_acknowledgement_withdraws(kernel: Kernel, schedule
         kernel.interrupt()
         time.sleep(0.3)
     finally:
-        os.kill(scheduler.process.pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
     cell = kernel.collect(msg_id)
     assert (cell.status, cell.ename) == ("error", "Withdrawn"), cell.describe()
     jobs = [job for job in scheduler.client.jobs(limit=100).jobs if job.name == "withdrawn"]
