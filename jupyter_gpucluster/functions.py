@@ -89,8 +89,7 @@ def _packed(parts: dict[str, Any]) -> tuple[InputManifest, dict[str, Any]]:
             hint="Write large data to a file that the job can read, and send its path.",
         ) from None
     if pickled.failed:
-        part, reason = next(iter(pickled.failed.items()))
-        raise InvalidRequest(part.strip("<>"), reason)
+        raise _cannot_travel(*next(iter(pickled.failed.items())))
     blobs: dict[str, Any] = {}
     hashes = []
     contents: list[bytes | memoryview] = [pickled.pickle, *pickled.buffers]
@@ -100,6 +99,14 @@ def _packed(parts: dict[str, Any]) -> tuple[InputManifest, dict[str, Any]]:
         hashes.append(sha)
     manifest = InputManifest(pickle=hashes[0], buffers=tuple(hashes[1:]), total_bytes=pickled.total_bytes)
     return manifest, blobs
+
+
+def _cannot_travel(part: str, reason: str) -> InvalidRequest:
+    """`reason` may begin with the path of what it is about: "<args>[0]['model']: …"."""
+    path, _, rest = reason.partition(": ")
+    if path.startswith(part):
+        return InvalidRequest(path.replace(part, part.strip("<>"), 1), rest)
+    return InvalidRequest(part.strip("<>"), reason)
 
 
 def _option_values(options: Mapping[str, Any]) -> dict[str, Any]:

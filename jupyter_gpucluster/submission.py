@@ -178,6 +178,7 @@ class _Sending:
     def run(self) -> JobView:
         blobs = self._prepared.blobs
         if self._prepared.total_bytes > INLINE_LIMIT_BYTES:
+            self._client.dry_run(self._prepared.submission)  # refused before anything big has travelled
             for sha, content in blobs.items():
                 self._go_on()
                 self._client.upload({sha: content})

@@ -202,7 +202,8 @@ class _Collector:
         return InvalidRequest(
             by_size[0],
             f"the inputs of this cell take {total}, over the budget of {readable(self._limit)} ({listed})",
-            "Load it inside the cell from a file, send a part of it, or raise the budget.",
+            "Load it inside the cell from a file, send a part of it, or raise the budget: "
+            "%config GPUClusterMagics.input_limit = BYTES.",
         )
 
     def pickle(self) -> pickling.Pickled:

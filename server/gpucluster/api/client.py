@@ -273,6 +273,7 @@ class ApiClient:
             inline = {sha: bytes(_read(source)) for sha, source in blobs.items()}
             submission = msgspec.structs.replace(submission, inline_blobs=inline)
         else:
+            self.dry_run(submission)  # what is refused is refused before anything big has travelled
             self.upload(blobs)
         return self._call("POST", "/jobs", answer=JobView, body=submission, repeat=True)
 
