@@ -24,6 +24,8 @@ from .transport import Unreached
 
 #: sun_path holds 108 bytes on Linux and 104 elsewhere; stay clear of both.
 SOCKET_PATH_LIMIT = 100
+#: What the longest name of a socket takes below its folder: "/t/" + an attempt's id (26) + "." + a rank (7).
+SOCKET_NAME_BYTES = 37
 CONNECT_TIMEOUT_S = 2.0
 
 _PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -144,12 +146,16 @@ def scheduler_key(data_dir: Path) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def socket_folder(runtime: Path) -> Path:
+    """Where sockets go, the scheduler's and those of tasks: the runtime folder, or a short one when its path is too long."""
+    if len(os.fsencode(runtime)) + SOCKET_NAME_BYTES >= SOCKET_PATH_LIMIT:
+        return short_folder()
+    return runtime
+
+
 def socket_path(runtime: Path, key: str) -> Path:
-    """Where the socket goes: the runtime folder, or a short folder when that path would be too long."""
-    path = runtime / f"{key}.sock"
-    if len(os.fsencode(path)) >= SOCKET_PATH_LIMIT:
-        path = short_folder() / f"{key}.sock"
-    return path
+    """The scheduler's socket."""
+    return socket_folder(runtime) / f"{key}.sock"
 
 
 def runtime_file(runtime: Path, key: str) -> Path:

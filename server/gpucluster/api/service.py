@@ -128,7 +128,7 @@ class Service:
         nodes = await asyncio.to_thread(self._watch.open)
         backend = LocalBackend(
             data_dir=str(self.folder),
-            runtime_dir=str(self._runtime),
+            runtime_dir=str(discovery.socket_folder(self._runtime)),
             nodes=nodes,
             blobs=store.blobs,
             clock=self._clock,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import signal
@@ -28,6 +29,8 @@ from .supervisor.launch import PLACEHOLDER
 _PRELOAD_TIMEOUT_S = 120.0  # a cold interpreter on a network file system takes its time
 _SPAWN_TIMEOUT_S = 30.0
 _STDERR_TAIL_BYTES = 2000
+#: What the system says of a path that is no program for us, now or later.
+_NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
 
 
 #: The oldest Python that a supervisor and a worker run on.
@@ -78,14 +81,12 @@ class ForkServer:
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
                 )
-        except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
-            ours.close()
-            raise StartFailed(
-                f"the interpreter {interpreter} cannot be run: {error.strerror}", retry=False
-            ) from error
         except OSError as error:
             ours.close()
-            raise StartFailed(f"no fork server can be started: {error.strerror}", retry=True) from error
+            raise StartFailed(
+                f"the interpreter {interpreter} cannot be run: {error.strerror}",
+                retry=error.errno not in _NO_PROGRAM,
+            ) from error
         finally:
             theirs.close()
 
