@@ -11,6 +11,7 @@ import contextlib
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +30,7 @@ from ..model.ids import make_id
 from ..model.jobs import ENDED_STATES
 from ..model.queues import QueueSpec
 from ..model.topology import Node
+from ..policy.words import counted
 from ..store import Store
 from ..store.database import Superseded
 from . import discovery
@@ -44,8 +46,10 @@ from .node_watch import NodeWatch
 from .orders import OrderMaker
 from .ownership import DataFolderOwnership
 from .schemas import PROTOCOL_MAX, PROTOCOL_MIN
+from .self_check import SelfCheck
 from .service_log import service_log
 from .submission import Submissions
+from .usage import UsageWatch
 from .views import Views
 from .visibility import Visibility
 
@@ -99,8 +103,11 @@ class Service:
         self._streams = Streams()
         self._notes: list[str] = []
         self._watch = NodeWatch(config)
+        self._usage = UsageWatch()
+        self._self_check = SelfCheck()
         self._stop = asyncio.Event()
         self._stop_reason = ""
+        self._has_failed = False
 
     # ---- life
 
@@ -119,7 +126,7 @@ class Service:
             except Exception as error:
                 log.error("the scheduler ends: %s", error)
                 raise
-        return 0
+        return 1 if self._has_failed else 0
 
     async def _serve(self, stack: contextlib.AsyncExitStack, ownership: DataFolderOwnership) -> None:
         store = await asyncio.to_thread(Store.open, self.folder, self._clock)
@@ -135,6 +142,7 @@ class Service:
             log_limit_bytes=self.config.limits.log_bytes_per_task,
         )
         driver = self._make_driver(store, backend)
+        driver.on_fault = self._failed
         await driver.start()
         stack.push_async_callback(driver.close)
         await asyncio.to_thread(store.secrets.sweep, list(driver.engine.state.jobs))
@@ -149,6 +157,10 @@ class Service:
         stack.push_async_callback(housekeeping.close)
         housekeeping.start(self.config.idle_after_s(self.embedded))
         self._watch.start(lambda: driver.engine.state, driver.post)
+        stack.push_async_callback(self._usage.close)
+        self._usage.start(self._watch.inventory, backend.running_folders)
+        stack.push_async_callback(self._self_check.close)
+        self._self_check.start(lambda: driver.engine.state)
         log.info("listening at %s; %s", info.address, _how_it_stands(driver))
         await self._stop.wait()
         ownership.withdraw()
@@ -158,6 +170,11 @@ class Service:
         """End soon, in order. May be called more than once."""
         self._stop_reason = self._stop_reason or reason
         self._stop.set()
+
+    def _failed(self, reason: str) -> None:
+        """The engine cannot go on: end, so that whoever comes next starts a scheduler that recovers from the store."""
+        self._has_failed = True
+        self.request_stop(reason)
 
     def _superseded(self, error: Superseded) -> None:
         log.error("%s", error)
@@ -210,6 +227,8 @@ class Service:
             now_us=self._clock.now_us,
             last_seq=lambda: feed.last_seq,
             visibility=visibility,
+            usage=self._usage,
+            task_notes=backend.task_notes,
             cluster=self.config.name,
             levels=self.config.levels,
         )
@@ -245,8 +264,21 @@ class Service:
             streams=self._streams,
             log=log,
             request_stop=self.request_stop,
-            notes=lambda: [*self._watch.notes, *self._notes, *([driver.trouble] if driver.trouble else [])],
+            notes=lambda: self._all_notes(driver, backend),
         )
+
+    def _all_notes(self, driver: EngineDriver, backend: LocalBackend) -> list[str]:
+        """What whoever runs the cluster should know, the standing notes first."""
+        return [
+            *self._watch.notes,
+            *self._notes,
+            *([driver.trouble] if driver.trouble else []),
+            *self._self_check.notes,
+            *(
+                f"{counted(count, 'running task')} {note}"
+                for note, count in Counter(backend.task_notes().values()).items()
+            ),
+        ]
 
     # ---- the socket
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -157,7 +158,7 @@ def test_submission_that_could_not_be_stored_is_refused_and_leaves_nothing() -> 
         job = await running.submit()
         await running.until(lambda: running.world.started)
         assert [order.job_id for order in running.world.started] == [job]
-        assert running.driver.trouble is None
+        await running.until(lambda: running.driver.trouble is None)
 
     run(story)
 
@@ -204,19 +205,26 @@ def test_refusal_reaches_only_the_one_who_asked() -> None:
     run(story)
 
 
-def test_fault_in_one_event_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Poison(EngineEvent):
-        pass
+class Poison(EngineEvent):
+    """An event at which the engine fails: a fault of ours."""
 
-    step = Engine.step
+
+@pytest.fixture
+def fragile_engine(monkeypatch: pytest.MonkeyPatch) -> list[EngineEvent]:
+    """Every step with a Poison fails; the list holds what such steps were given."""
+    step, seen = Engine.step, []
 
     def fragile(engine: Engine, now_us: int, events: Sequence[EngineEvent]) -> Any:
         if any(isinstance(event, Poison) for event in events):
+            seen.extend(event for event in events if isinstance(event, Poison))
             raise RuntimeError("a fault of ours")
         return step(engine, now_us, events)
 
     monkeypatch.setattr(Engine, "step", fragile)
+    return seen
 
+
+def test_fault_in_one_request_does_not_stop_the_others(fragile_engine: list[EngineEvent]) -> None:
     async def story(running: Running) -> None:
         results = await asyncio.gather(
             running.submit(), running.driver.submit(Poison()), running.submit(), return_exceptions=True
@@ -224,6 +232,99 @@ def test_fault_in_one_event_does_not_stop_the_others(monkeypatch: pytest.MonkeyP
         assert isinstance(results[1], GpuclusterError)
         await running.until(lambda: len(running.world.started) == 2)
         assert {order.job_id for order in running.world.started} == {results[0], results[2]}
+
+    run(story)
+
+
+def test_event_of_the_world_that_cannot_be_handled_is_kept_and_shown_and_blocks_nobody(
+    fragile_engine: list[EngineEvent],
+) -> None:
+    async def story(running: Running) -> None:
+        poison = Poison()
+        running.world.emit(poison)
+        await running.until(lambda: len(fragile_engine) >= 2)
+        assert running.driver.trouble is not None
+        first, second = await running.submit(), await running.submit()
+        await running.until(lambda: len(running.world.started) == 2)
+        assert {order.job_id for order in running.world.started} == {first, second}
+        tries = len(fragile_engine)
+        await running.until(lambda: len(fragile_engine) > tries)
+        assert all(event is poison for event in fragile_engine)
+
+    run(story)
+
+
+def test_fault_that_meets_every_step_is_retried_slowly_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(running: Running) -> None:
+        reads = 0
+        recover = running.world.recover
+
+        def counted() -> Recovered:
+            nonlocal reads
+            reads += 1
+            return recover()
+
+        running.world.recover = counted  # type: ignore[method-assign]
+
+        def broken(engine: Engine, now_us: int, events: Sequence[EngineEvent]) -> Any:
+            raise RuntimeError("a fault of ours")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "step", broken)
+            with pytest.raises(GpuclusterError):
+                await running.submit()
+            await asyncio.sleep(0.5)
+            assert running.driver.trouble is not None
+            assert reads < 20
+        job = await running.submit()
+        await running.until(lambda: [order.job_id for order in running.world.started] == [job])
+        await running.until(lambda: running.driver.trouble is None)
+
+    run(story)
+
+
+def test_loop_that_ends_by_a_fault_refuses_whoever_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(running: Running) -> None:
+        told: list[str] = []
+        running.driver.on_fault = told.append
+
+        async def broken(tasks: Iterable[TaskAdoption]) -> None:
+            raise RuntimeError("the backend is broken")
+
+        running.world.adopt = broken  # type: ignore[method-assign]
+        running.world.failures = [(DISK_FULL, False)]
+        with pytest.raises(Unavailable):
+            await running.submit()
+        await running.until(lambda: told)
+        with pytest.raises(Unavailable, match="stopping"):
+            await running.submit()
+
+    run(story)
+
+
+def test_reader_never_sees_what_is_not_stored_yet() -> None:
+    async def story(running: Running) -> None:
+        stored = await running.submit()
+        await running.until(lambda: running.world.started)
+        may_commit = threading.Event()
+        commit = running.world.commit
+
+        def slow(changes: ChangeSet) -> None:
+            may_commit.wait(30)
+            raise DISK_FULL
+
+        running.world.commit = slow  # type: ignore[method-assign]
+        submission = asyncio.create_task(running.submit())
+        await running.until(lambda: len(running.driver.engine.state.jobs) == 2)
+        reader = asyncio.create_task(running.driver.settled())
+        await asyncio.sleep(0.05)
+        assert not reader.done()
+        running.world.commit = commit  # type: ignore[method-assign]
+        may_commit.set()
+        await reader
+        assert list(running.driver.engine.state.jobs) == [stored]
+        with pytest.raises(Unavailable):
+            await submission
 
     run(story)
 
