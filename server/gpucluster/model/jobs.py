@@ -26,25 +26,40 @@ ENDED_STATES = frozenset({JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLE
 HOLDING_STATES = frozenset({JobState.STARTING, JobState.RUNNING, JobState.SUSPENDED, JobState.STOPPING})
 
 
-class StopCause(enum.IntEnum):
+class StopCause(enum.Enum):
     """Why an attempt is being stopped, weakest first: a later cause replaces an earlier one only if it is stronger.
 
     The order follows where the job ends (DESIGN section 5): back to pending, failed, cancelled. So a cancel during an
-    eviction ends in cancelled, and an eviction during a cancel changes nothing.
+    eviction ends in cancelled, and an eviction during a cancel changes nothing. What is stored and shown is the label:
+    a cause that is added in between later changes no row.
     """
 
-    MIGRATE = 1
-    EVICT = 2
-    DRAIN = 3
-    LOST = 4  # a task of the gang was lost, the rest is ended
-    START_FAILED = 5  # a task could not start
-    TASK_FAILED = 6  # a task ended badly, the rest is ended
-    TIME_LIMIT = 7
-    CANCEL = 8
+    MIGRATE = "migrate"
+    EVICT = "evict"
+    DRAIN = "drain"
+    LOST = "lost"  # a task of the gang was lost, the rest is ended
+    START_FAILED = "start_failed"  # a task could not start
+    TASK_FAILED = "task_failed"  # a task ended badly, the rest is ended
+    TIME_LIMIT = "time_limit"
+    CANCEL = "cancel"
 
     @property
     def label(self) -> str:
-        return self.name.lower()
+        return self.value
+
+    @property
+    def rank(self) -> int:
+        """How strong the cause is, 1 = weakest. Of this version only: never stored."""
+        return _STOP_RANKS[self]
+
+    def __lt__(self, other: StopCause) -> bool:
+        return self.rank < other.rank
+
+    def __le__(self, other: StopCause) -> bool:
+        return self.rank <= other.rank
+
+
+_STOP_RANKS = {cause: rank for rank, cause in enumerate(StopCause, 1)}
 
 
 class Requeue(str, enum.Enum):

@@ -127,6 +127,21 @@ def jobs(draw: st.DrawFn) -> Job:
     return job
 
 
+def test_stop_causes_are_stored_by_name(store: Store) -> None:
+    """Pinned: a cause that a later version inserts must not rename what is stored."""
+    for number, cause in enumerate(StopCause, 1):
+        job = sample_job(number, state=JobState.STOPPING, stop_cause=cause)
+        store.commit(submitted(job))
+    with store.database.reading() as connection:
+        rests = connection.exec_driver_sql("SELECT rest FROM jobs ORDER BY number").scalars().all()
+    assert rests == [
+        f'{{"stop_cause":"{name}"}}'
+        for name in (
+            "migrate", "evict", "drain", "lost", "start_failed", "task_failed", "time_limit", "cancel",
+        )
+    ]  # fmt: skip
+
+
 @settings(
     max_examples=80,
     deadline=None,
