@@ -102,6 +102,7 @@ def _run(task_dir: str, outbox: Outbox, env: dict[str, str] | None) -> int:
     _reset_standard_input()
     faulthandler.enable(file=2)
     streams.install(outbox)
+    outbox.start()
     shell = _prepare_shell()
     watch(outbox)
     reporting.attach_worker(lambda payload: outbox.send(protocol.PACKET_STEP, payload))
@@ -199,7 +200,9 @@ def _enter_folder(spec: TaskSpec) -> str | None:
 def _reset_signals() -> None:
     """A fresh process's handlers in place of the supervisor's, and the notice to stop as an exception.
 
-    SIGTERM raises SystemExit(143) in the cell, so `finally` blocks and exit functions run within the grace.
+    SIGTERM raises SystemExit(143) in the cell, so `finally` blocks and exit functions run within the grace. When it
+    arrives just before a blocking call, Python would not look at it until that call returns: a SIGCONT that follows
+    a little later ends the wait.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.set_wakeup_fd(-1)
@@ -215,11 +218,17 @@ def _reset_signals() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _on_stop)
+    signal.signal(signal.SIGCONT, _on_continue)
+    signal.siginterrupt(signal.SIGCONT, False)  # it also comes with each resume: what can go on waiting does
     os.register_at_fork(after_in_child=_stop_as_usual)
 
 
 def _on_stop(_number: int, _frame: Any) -> None:
     raise SystemExit(128 + signal.SIGTERM)
+
+
+def _on_continue(_number: int, _frame: Any) -> None:
+    """Only that it came matters: sleeping and polling end, and Python looks for signals."""
 
 
 def _stop_as_usual() -> None:

@@ -62,7 +62,12 @@ class Outbox:
         self._open_bytes = 0
         self._lock: Any = threading.RLock()
         self._ticker = Ticker(FLUSH_S, self.flush)
+        self._was_ticking = False
         self.is_on_pipes = False
+
+    def start(self) -> None:
+        """Begin to look after unfinished lines; after the fork that made this process, and before the cell runs."""
+        self._ticker.start()
 
     def write(self, kind: Kind, data: bytes) -> None:
         """Bytes of stdout or stderr. Blocks while the supervisor is slow."""
@@ -174,11 +179,14 @@ class Outbox:
         """As `before_child`; no thread of ours and no half-done send goes into the child."""
         if not self._lock._is_owned():
             self.drain(_CHILD_DRAIN_S)
+            self._was_ticking = self._ticker.is_started
             self._ticker.pause()
         self._lock.acquire()
 
     def after_fork_in_parent(self) -> None:
         self._lock.release()
+        if self._was_ticking:
+            self._ticker.start()
 
     def after_fork_in_child(self) -> None:
         """The child's output goes to fd 1 and fd 2 from now on; the socket is its parent's alone."""

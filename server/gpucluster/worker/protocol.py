@@ -44,6 +44,8 @@ Control socket of the supervisor (Unix stream, path in spec.json; JSON objects, 
 Supervisor to every connected agent:
     {"event": "up"}; {"event": "log", "bytes": n} (at most every few ms); {"event": "step", …Progress, "end": offset behind
     its line in steps.ndjson} (thinned in a flood, never the last); {"event": "exit", …TaskExit}
+The supervisor's notice to stop a task is SIGTERM to its process group, and SIGCONT 0.2 s and 2 s later: Python notices a
+signal that comes just before a blocking call only when another one interrupts that call.
 SIGTERM to the supervisor means stop with the grace of spec.json: the way to end a task whose socket is gone.
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -119,9 +120,9 @@ class Task:
         self._pipes = [RawPipe(pipe) for pipe in pipes]
         self._join = join
 
-    def _read_once(self) -> None:
+    def _read_once(self, patience_s: float = 1.0) -> None:
         ready = [reader.descriptor for reader in [self._messages, *self._pipes] if reader.is_open]
-        select.select(ready, [], [], 1)
+        select.select(ready, [], [], patience_s)
         amount = self._messages.waiting()
         for kind, pipe in zip((Kind.STDOUT, Kind.STDERR), self._pipes, strict=True):
             self.run.events += [(kind, data) for data in pipe.drain()]
@@ -141,6 +142,21 @@ class Task:
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
+
+    def has_ended(self) -> bool:
+        """True when the worker has closed its message socket."""
+        if self._messages.is_open:
+            self._read_once(patience_s=0)
+        return not self._messages.is_open
+
+    def end_by(self, number: int) -> Run:
+        """Send the signal, and as the supervisor does, SIGCONT until it was noticed; then read to the end."""
+        self.send_signal(number)
+        while not self.has_ended():
+            time.sleep(0.1)
+            with contextlib.suppress(ProcessLookupError):
+                self.send_signal(signal.SIGCONT)
+        return self.wait()
 
     def leave(self) -> int:
         """Be a supervisor that dies. Returns how the worker then ended."""
@@ -169,7 +185,10 @@ class Workers:
 
     def close(self) -> None:
         self._connection.close()
-        self._process.wait(PATIENCE_S)
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
 
     def prepare(self, source: str, inputs: dict[str, Any] | None = None, **changes: Any) -> Path:
         """A task folder as the agent leaves it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -169,8 +170,7 @@ def test_standard_input_is_empty(workers: Workers) -> None:
 def test_an_interrupt_is_an_error_of_the_cell(workers: Workers) -> None:
     task = workers.start("import time\nprint('ready')\ntime.sleep(60)")
     task.until(lambda run: "ready" in run.stdout)
-    task.send_signal(INTERRUPT)
-    run = task.wait()
+    run = task.end_by(INTERRUPT)
     assert run.error["ename"] == "KeyboardInterrupt"
     assert run.code == 130
 
@@ -181,12 +181,23 @@ def test_the_notice_to_stop_runs_finally_and_exit_functions(workers: Workers) ->
         "try:\n    print('ready')\n    time.sleep(60)\nfinally:\n    print('saved')"
     )
     task.until(lambda run: "ready" in run.stdout)
-    task.send_signal(STOP)
-    run = task.wait()
+    run = task.end_by(STOP)
     assert run.stdout == "ready\nsaved\nexit function\n"
     assert run.json_of(Kind.ERROR) == []
     assert run.code == 143
     assert not (run.task_dir / "result.json").exists()
+
+
+def test_a_notice_to_stop_that_comes_just_before_a_blocking_call_is_seen_with_the_next_signal(
+    workers: Workers,
+) -> None:
+    """The calls below are chained in C, so that Python cannot look for signals between the notice and the sleep."""
+    task = workers.start(
+        "import ctypes, itertools, os, time\nkill = ctypes.CDLL(None).kill\n"
+        "list(itertools.chain(map(print, ['ready']), map(kill, [os.getpid()], [15]), map(time.sleep, [600])))"
+    )
+    task.until(lambda run: "ready" in run.stdout)
+    assert task.end_by(signal.SIGCONT).code == 143
 
 
 def test_the_notice_to_stop_can_be_handled_by_the_cell(workers: Workers) -> None:
@@ -195,8 +206,7 @@ def test_the_notice_to_stop_can_be_handled_by_the_cell(workers: Workers) -> None
         "print('ready')\nwhile not stopped: time.sleep(.01)\nprint('checkpoint')"
     )
     task.until(lambda run: "ready" in run.stdout)
-    task.send_signal(STOP)
-    run = task.wait()
+    run = task.end_by(STOP)
     assert run.stdout == "ready\ncheckpoint\n"
     assert run.code == 0
 
@@ -205,8 +215,7 @@ def test_an_interrupt_amid_heavy_output_tears_no_packet(workers: Workers) -> Non
     for _ in range(5):
         task = workers.start("while True:\n    print('q' * 5000)")
         task.until(lambda run: len(run.events) > 50)
-        task.send_signal(INTERRUPT)
-        run = task.wait()
+        run = task.end_by(INTERRUPT)
         assert run.error["ename"] == "KeyboardInterrupt"
         assert set(run.bytes_of(Kind.STDOUT)) <= set(b"q\n")
 
