@@ -84,6 +84,13 @@ class Activity:
         return time.monotonic() - self._seen_s
 
 
+@dataclasses.dataclass
+class LastKnown:
+    """What the status shows while the store does not answer."""
+
+    gpus_used: int = 0
+
+
 class Streams:
     """The streams that are open, so that a stop does not wait for them."""
 
@@ -126,6 +133,7 @@ class Parts:
     directory: JobDirectory
     submissions: Submissions
     activity: Activity
+    last_known: LastKnown
     streams: Streams
     log: logging.Logger
     request_stop: Callable[[str], None]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from ..model.errors import InvalidRequest, NotFound
+from ..model.errors import InvalidRequest, NotFound, Unavailable
 from ..model.ids import is_id
 from ..model.jobs import ENDED_STATES, Attempt, Job, JobState
 from ..model.principals import Principal
@@ -49,15 +49,26 @@ class JobFilter:
 
 
 class JobDirectory:
-    """`state`: the engine's memory of this moment. A job from there is read at once, never kept over an await."""
+    """`state`: the engine's memory of this moment. A job from there is read at once, never kept over an await.
 
-    def __init__(self, state: Callable[[], ClusterState], store: Store, visibility: Visibility) -> None:
+    `settled` waits until that is what the store holds, so that nobody is shown what may still be refused.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], ClusterState],
+        settled: Callable[[], Awaitable[None]],
+        store: Store,
+        visibility: Visibility,
+    ) -> None:
         self._state = state
+        self._settled = settled
         self._store = store
         self._visibility = visibility
 
     async def find(self, reference: str) -> Job:
-        """By long id or number. Raises NotFound."""
+        """By long id or number. Raises NotFound, and Unavailable when the store does not answer."""
+        await self._settled()
         live = self._find_live(reference)
         if live is not None:
             return live
@@ -67,12 +78,20 @@ class JobDirectory:
             stored = await asyncio.to_thread(self._store.get_job, reference)
         except NotFound:
             raise no_such_job(reference) from None
+        await self._settled()
         return self._state().jobs.get(stored.id, stored)
 
     def _find_live(self, reference: str) -> Job | None:
         state = self._state()
         job_id = state.by_number.get(int(reference)) if reference.isdecimal() else reference
         return state.jobs.get(job_id) if job_id else None
+
+    async def committed(self, job: Job) -> Job:
+        """The job as stored at this moment, for one whose submission was acknowledged by the store just now."""
+        try:
+            return await self.find(job.id)
+        except Unavailable:  # the store was quick enough for the job, and is not for what came after
+            return await asyncio.to_thread(self._store.get_job, job.id)
 
     async def attempts(self, job_id: str) -> Sequence[Attempt]:
         """All attempts of a job as stored, first to last."""
@@ -81,12 +100,19 @@ class JobDirectory:
     async def page(self, caller: Principal, wanted: JobFilter) -> tuple[list[Job], str | None]:
         """Jobs that the caller may see, newest first, and where the next page begins (None = there is none)."""
         if wanted.ids:
-            return await self._by_ids(caller, wanted), None
+            found, next_before = await self._by_ids(caller, wanted), None
+        else:
+            found, next_before = await self._scan(caller, wanted)
+        await self._settled()
+        return [self._state().jobs.get(job.id, job) for job in found], next_before
+
+    async def _scan(self, caller: Principal, wanted: JobFilter) -> tuple[list[Job], str | None]:
         found: list[Job] = []
         before = wanted.before
         scanned = 0
         while True:
             page = await asyncio.to_thread(self._read, caller, wanted, before)
+            await self._settled()
             for job in page:
                 job = self._state().jobs.get(job.id, job)
                 before = job.id

@@ -34,7 +34,7 @@ from ..policy.words import counted
 from ..store import Store
 from ..store.database import Superseded
 from . import discovery
-from .app import Activity, Identity, Parts, Streams, make_app
+from .app import Activity, Identity, LastKnown, Parts, Streams, make_app
 from .auth import Authenticator, PeerAuthenticator
 from .clock import SystemClock
 from .config import ClusterConfig, load_config
@@ -232,7 +232,7 @@ class Service:
             cluster=self.config.name,
             levels=self.config.levels,
         )
-        directory = JobDirectory(lambda: driver.engine.state, store, visibility)
+        directory = JobDirectory(lambda: driver.engine.state, driver.settled, store, visibility)
         submissions = Submissions(
             config=self.config,
             driver=driver,
@@ -261,6 +261,7 @@ class Service:
             directory=directory,
             submissions=submissions,
             activity=self._activity,
+            last_known=LastKnown(),
             streams=self._streams,
             log=log,
             request_stop=self.request_stop,

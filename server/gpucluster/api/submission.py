@@ -110,6 +110,7 @@ class Submissions:
         if submission.inputs is not None:
             missing = submission.inputs.total_bytes
             self._check_budget(missing)
+        await self._driver.settled()
         plan = self._driver.engine.dry_run(spec, owner, self._clock.now_us())
         return DryRun(
             queue=spec.queue,
@@ -125,6 +126,7 @@ class Submissions:
     async def _known(self, submission: JobSubmission, owner: Principal) -> Job | None:
         """The job of this idempotency key. Raises Conflict when something else was submitted with it."""
         key = submission.idempotency_key
+        await self._driver.settled()
         job_id = self._driver.engine.state.by_key.get((owner.id, key))
         if job_id is None:
             stored = await asyncio.to_thread(self._store.find_idempotent, owner.id, key)

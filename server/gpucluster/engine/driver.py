@@ -116,14 +116,15 @@ class EngineDriver:
         """
         if self._is_settled:
             return
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
         self._readers.append(waiter)
+        # Awaited itself: through wait_for the reader would wake one turn of the loop later, when the next step has begun.
+        timer = loop.call_later(timeout_s, _too_late, waiter)
         try:
-            await asyncio.wait_for(waiter, timeout_s)
-        except asyncio.TimeoutError:
-            raise Unavailable(
-                "the store has not answered for a while", hint="Try again in a few seconds."
-            ) from None
+            await waiter
+        finally:
+            timer.cancel()
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
         """`listener` gets the published events after each commit, in order. Returns what removes it."""
@@ -368,6 +369,12 @@ class EngineDriver:
 
 def _stopping() -> Unavailable:
     return Unavailable("the scheduler is stopping", hint="Try again in a few seconds.")
+
+
+def _too_late(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        hint = "Try again in a few seconds."
+        waiter.set_exception(Unavailable("the store has not answered for a while", hint=hint))
 
 
 def adoptions(recovered: Recovered) -> list[TaskAdoption]:

@@ -10,13 +10,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from gpucluster.api.errors import Unavailable
+from gpucluster.model.errors import NotFound, Unavailable
 
-from .conftest import TIMEOUT_S, Scheduler, command, ended
+from .conftest import TIMEOUT_S, Scheduler, command, ended, wait_until
 
 
 def test_write_lock_held_on_the_database_is_told_and_outlived(fresh: Scheduler) -> None:
@@ -39,6 +40,35 @@ def test_write_lock_held_on_the_database_is_told_and_outlived(fresh: Scheduler) 
         assert ended(client, running).state == "succeeded"
         assert client.job(running.id).attempts_made == 1
         assert len(client.jobs().jobs) == 2
+
+
+def test_what_is_not_stored_is_never_shown(fresh: Scheduler) -> None:
+    """A job that waits for the database is neither seen nor counted, and one that ended there has not ended yet."""
+    fresh.start()
+    with fresh.client() as client, contextlib.ExitStack() as stack:
+        running = client.submit(command("sleep 1"))
+        wait_until(lambda: client.job(running.id).state == "running", "the job to run")
+        holder = stack.enter_context(
+            contextlib.closing(sqlite3.connect(fresh.data / "gpucluster.sqlite3", isolation_level=None))
+        )
+        reader = stack.enter_context(fresh.client())
+        pool = stack.enter_context(ThreadPoolExecutor(3))
+        holder.execute("BEGIN IMMEDIATE")
+        refused = pool.submit(client.submit, command("true", gpus=8, name="phantom"))
+        looked = pool.submit(reader.job, running.number + 1)
+        held = {reader.status().gpus_used for _ in range(20)}
+        shown = reader.job(running.id)
+        with sqlite3.connect(fresh.data / "gpucluster.sqlite3") as store:
+            stored = store.execute("SELECT state FROM jobs WHERE id = ?", (running.id,)).fetchone()[0]
+        assert shown.state == stored == "running"
+        with pytest.raises(Unavailable):
+            refused.result(TIMEOUT_S)
+        with pytest.raises(NotFound):
+            looked.result(TIMEOUT_S)
+        assert held == {0}
+        assert [job.id for job in reader.jobs().jobs] == [running.id]
+        holder.execute("ROLLBACK")
+        assert ended(client, running).state == "succeeded"
 
 
 def test_data_of_a_newer_version_is_refused_and_left_alone(fresh: Scheduler) -> None:

@@ -13,6 +13,7 @@ import msgspec
 from tornado.iostream import StreamClosedError
 from tornado.web import HTTPError, RequestHandler, stream_request_body
 
+from ...engine.driver import SETTLE_S
 from ...model.errors import GpuclusterError, InvalidRequest, NotFound, TooLarge, Unavailable
 from ...model.principals import Principal
 from ..errors import error_body, http_status
@@ -68,6 +69,13 @@ class ApiHandler(Authenticated, RequestHandler):
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"a request to {self.request.path} may carry at most {self.max_body_bytes} bytes")
+
+    async def settle(self, timeout_s: float = SETTLE_S) -> None:
+        """Before anything of the engine is shown: what is read of it before the next await is in the store.
+
+        Raises Unavailable when the store takes longer than `timeout_s`.
+        """
+        await self.parts.driver.settled(timeout_s)
 
     # ---- input
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 
-import msgspec
-
-from ...engine.events import NodeChanged
-from ...model.errors import NotFound
+from ...engine.events import NodeHealthSet
+from ...model.errors import InvalidRequest, Unavailable
 from ...model.jobs import Program, ProgramKind
 from ...model.topology import NodeHealth
 from .. import discovery
 from ..schemas import PROTOCOL_MAX, PROTOCOL_MIN, Done, Hello, NodeRequest, StatusView, WarmRequest
 from ..visibility import require_admin
 from .base import ApiHandler
+
+#: Characters of the reason for a node's health; it stands in tables.
+MAX_REASON = 500
+#: The status does not wait longer than this for the store.
+STATUS_PATIENCE_S = 0.5
 
 
 class HelloHandler(ApiHandler):
@@ -44,8 +47,8 @@ class StatusHandler(ApiHandler):
         self.known_queries()
         parts = self.parts
         counts = await asyncio.to_thread(parts.store.counts_by_state)
+        gpus_used, unsettled = await self._gpus_used()
         gpus = [gpu for node in parts.state.nodes.values() for gpu in node.gpus]
-        held = sum(len(books.held) for books in parts.state.space)
         self.answer(
             StatusView(
                 cluster=parts.config.name,
@@ -57,36 +60,52 @@ class StatusHandler(ApiHandler):
                 simulated=parts.is_simulated(),
                 nodes=len(parts.state.nodes),
                 gpus=len(gpus),
-                gpus_used=held,
+                gpus_used=gpus_used,
                 gpus_healthy=sum(gpu.health.value == "ok" for gpu in gpus),
                 jobs=counts,
-                notes=list(parts.notes()),
+                notes=[*parts.notes(), *unsettled],
                 seq=parts.feed.last_seq,
             )
         )
+
+    async def _gpus_used(self) -> tuple[int, list[str]]:
+        """GPUs held by jobs as far as that is stored; where the store is in trouble, the number that was last known.
+
+        The status answers in any case: it is where one looks for what the matter is.
+        """
+        parts = self.parts
+        try:
+            await self.settle(STATUS_PATIENCE_S)
+        except Unavailable as error:
+            return parts.last_known.gpus_used, [error.reason]
+        parts.last_known.gpus_used = sum(len(books.held) for books in parts.state.space)
+        return parts.last_known.gpus_used, []
 
 
 class QueuesHandler(ApiHandler):
     """`GET /v1/queues`"""
 
-    def get(self) -> None:
+    async def get(self) -> None:
         self.known_queries()
+        await self.settle()
         self.answer(self.parts.views.queues(self.principal))
 
 
 class NodesHandler(ApiHandler):
     """`GET /v1/nodes`"""
 
-    def get(self) -> None:
+    async def get(self) -> None:
         self.known_queries()
+        await self.settle()
         self.answer(self.parts.views.nodes(self.principal))
 
 
 class TopologyHandler(ApiHandler):
     """`GET /v1/topology`"""
 
-    def get(self) -> None:
+    async def get(self) -> None:
         self.known_queries()
+        await self.settle()
         self.answer(self.parts.views.topology(self.principal))
 
 
@@ -96,18 +115,20 @@ class NodeHandler(ApiHandler):
     async def post(self, name: str) -> None:
         require_admin(self.principal, "changing a node's health")
         request = self.decode(NodeRequest)
-        node = self.parts.state.nodes.get(name)
-        if node is None:
-            raise NotFound(f"there is no node {name!r}", hint="`gpucluster nodes` lists them.")
-        changed = msgspec.structs.replace(node, health=NodeHealth(request.health))
-        await self.parts.driver.submit(NodeChanged(changed))
+        reason = (request.reason or "").strip() or None
+        if reason and len(reason) > MAX_REASON:
+            raise InvalidRequest("reason", f"it has {len(reason)} characters; {MAX_REASON} are kept")
+        await self.parts.driver.submit(
+            NodeHealthSet(name, NodeHealth(request.health), self.principal.id, self.principal.name, reason)
+        )
         self.parts.log.info(
             "%s set node %s to %s: %s",
             self.principal.id,
             name,
             request.health,
-            request.reason or "no reason given",
+            reason or "no reason given",
         )
+        await self.settle()
         self.answer(self.parts.views.node(self.parts.state.nodes[name], self.principal))
 
 

@@ -41,6 +41,7 @@ class EventItems:
             yield [EventView(seq=self._after, kind="alive")]
         try:
             async for events in self._events():
+                await self._parts.driver.settled()  # who may see what goes by the sharing that is stored
                 self._after = events[-1].seq if events else self._after
                 items = self._visible(events)
                 # Who sees none of a batch is told at the next heartbeat how far it has come, not that there was one.

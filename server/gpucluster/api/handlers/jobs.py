@@ -43,6 +43,7 @@ class JobsHandler(ApiHandler):
 
     async def post(self) -> None:
         job, is_new = await self.parts.submissions.submit(self.decode(JobSubmission), self.principal)
+        job = await self.parts.directory.committed(job)
         self.answer(self.parts.views.job(job, self.principal), 201 if is_new else 200)
 
 
