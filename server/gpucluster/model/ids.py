@@ -23,3 +23,13 @@ def make_id(time_us: int, random_bytes: bytes) -> str:
 def is_id(text: str) -> bool:
     """True for a long id; a job's short number is not one."""
     return _ID.fullmatch(text) is not None
+
+
+def time_of(long_id: str) -> int:
+    """When the id was made, in microseconds since the epoch (to the millisecond); 0 for what is no long id."""
+    if not is_id(long_id):
+        return 0
+    milliseconds = 0
+    for letter in long_id[:10]:
+        milliseconds = (milliseconds << 5) | _ALPHABET.index(letter)
+    return milliseconds * 1000

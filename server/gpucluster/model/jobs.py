@@ -193,6 +193,9 @@ class TaskExit(msgspec.Struct, frozen=True, kw_only=True):
     error_name: str | None = None  # exception class of the cell, when it raised
     error_value: str | None = None
     ended_us: int = 0  # microseconds since the epoch
+    #: The stop that the task had been given notice of before it ended: label of a StopCause, or "signal" (a SIGTERM to
+    #: its supervisor); None when it ended by itself. Its supervisor knows, so nobody need compare clocks.
+    stop_cause: str | None = None
     result: ResultManifest | None = None
 
 
