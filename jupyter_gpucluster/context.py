@@ -1,70 +1,15 @@
 """What a job needs to know of where it was submitted (DESIGN section 4, *Environment*): notebook, cell, commit,
-interpreter, working directory, import path and an environment built from an allow list.
+interpreter, working directory, import path. The environment is gpucluster.api.environment's.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-#: The variables of the notebook that a job gets; beside them LC_* and what --env names.
-ALLOWED_VARIABLES = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "CONDA_DEFAULT_ENV",
-    "LD_LIBRARY_PATH",
-    "PYTHONPATH",
-)
-GIT_TIMEOUT_S = 2.0
-
-_CREDENTIAL_WORD = re.compile(
-    r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|APIKEY|PRIVATE_?KEY|ACCESS_?KEY|API_?KEY|AUTH|PWD)"
-    r"(?:_|$|S$)|_KEY$|_PAT$",
-    re.IGNORECASE,
-)
-
-
-@dataclass(frozen=True)
-class Environment:
-    """`open` may be stored and shown; `secret` travels beside the job and is named only."""
-
-    open: dict[str, str] = field(default_factory=dict)
-    secret: dict[str, str] = field(default_factory=dict)
-
-
-def looks_secret(name: str) -> bool:
-    """Whether the name of an environment variable sounds like that of a credential."""
-    return _CREDENTIAL_WORD.search(name) is not None
-
-
-def environment(
-    requested: Iterable[tuple[str, str | None]] = (), source: Mapping[str, str] | None = None
-) -> Environment:
-    """The job's environment: allowed variables of `source` (default: this process's) and the `requested` (K, V) pairs.
-
-    V = None takes the value from `source`. Raises KeyError(K) when it is not there.
-    """
-    here = os.environ if source is None else source
-    plain = {key: value for key, value in here.items() if key in ALLOWED_VARIABLES or key.startswith("LC_")}
-    secret: dict[str, str] = {}
-    for key, value in requested:
-        value = here[key] if value is None else value
-        (secret if looks_secret(key) else plain)[key] = value
-        (plain if looks_secret(key) else secret).pop(key, None)
-    return Environment(plain, secret)
+from gpucluster.api import environment
 
 
 def import_path(entries: Iterable[str] | None = None, beside: str | None = None) -> list[str]:
@@ -123,7 +68,7 @@ def git_commit(folder: str | None) -> str | None:
     stamp = _head_stamp(git_dir)
     known = _commits.get(git_dir)
     if known is None or known[0] != stamp:
-        known = (stamp, _ask_git(folder))
+        known = (stamp, environment.git_commit(folder))
         _commits[git_dir] = known
     return known[1]
 
@@ -150,18 +95,3 @@ def _head_stamp(git_dir: str) -> float:
         except OSError:
             continue
     return float(max(times, default=-1))
-
-
-def _ask_git(folder: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", folder, "rev-parse", "--verify", "HEAD"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=GIT_TIMEOUT_S,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    commit = done.stdout.strip()
-    return commit if done.returncode == 0 and re.fullmatch(r"[0-9a-f]{40,64}", commit) else None

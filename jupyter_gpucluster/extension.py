@@ -10,6 +10,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+from gpucluster.api.environment import job_environment
+
 from . import connection, context
 from .magics import GPUClusterMagics
 
@@ -56,7 +58,7 @@ def _warm() -> None:
         client.warm(
             WarmRequest(
                 interpreter=sys.executable or None,
-                env=context.environment().open,
+                env=job_environment().open,
                 cwd=context.working_directory(),
                 sys_path=context.import_path(),
             )

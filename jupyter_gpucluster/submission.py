@@ -16,7 +16,8 @@ from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gpucluster.api.errors import Conflict, GpuclusterError, InvalidRequest, Unavailable
+from gpucluster.api.environment import job_environment
+from gpucluster.api.errors import Conflict, GpuclusterError, Unavailable
 from gpucluster.api.options import submission_fields
 from gpucluster.api.schemas import INLINE_LIMIT_BYTES, JobSubmission, JobView
 
@@ -114,15 +115,7 @@ def prepare_cell(
 
 def surroundings(values: Mapping[str, Any], user_ns: Mapping[str, Any], shell: Any = None) -> dict[str, Any]:
     """The fields of a submission that tell where it comes from and what it runs in."""
-    requested = [(key, value) for key, value in values.get("env") or ()]
-    try:
-        environment = context.environment(requested)
-    except KeyError as error:
-        raise InvalidRequest(
-            "--env",
-            f"{error.args[0]} is not set in this notebook's environment",
-            f"Write --env {error.args[0]}=VALUE.",
-        ) from None
+    environment = job_environment(values.get("env") or ())
     here = context.working_directory()
     folder = _chosen_folder(values.get("cwd"), here)
     return {

@@ -18,6 +18,14 @@ ALLOWED_VARIABLES = (
     "PATH", "HOME", "LANG", "LANGUAGE", "TZ", "USER", "LOGNAME", "SHELL", "VIRTUAL_ENV", "CONDA_PREFIX",
     "CONDA_DEFAULT_ENV", "LD_LIBRARY_PATH", "PYTHONPATH",
 )  # fmt: skip
+#: What the scheduler sets for each task (runtimes/environment.py), beside everything that begins with GPUCLUSTER_. Nobody
+#: else may: a task would take GPUs that are not its own, or another rank's place. TMPDIR is not among them: it has a
+#: default, and who has a scratch disk may name it.
+RESERVED_VARIABLES = frozenset({
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+})  # fmt: skip
+RESERVED_PREFIX = "GPUCLUSTER_"
 GIT_TIMEOUT_S = 2.0
 
 _CREDENTIAL_WORD = re.compile(
@@ -40,13 +48,26 @@ def looks_secret(name: str) -> bool:
     return _CREDENTIAL_WORD.search(name) is not None
 
 
+def refuse_reserved(field: str, names: Iterable[str]) -> None:
+    """Raises InvalidRequest for the first name that is the scheduler's own to set."""
+    for name in names:
+        if name in RESERVED_VARIABLES or name.startswith(RESERVED_PREFIX):
+            raise InvalidRequest(
+                field,
+                f"{name} is set by the scheduler for each task",
+                "Leave it out. GPUs are asked for with --gpus, tasks with --tasks.",
+            )
+
+
 def job_environment(
     requested: Iterable[tuple[str, str | None]] = (), source: Mapping[str, str] | None = None
 ) -> JobEnvironment:
     """Allowed variables of `source` (default: this process's) and the `requested` pairs of --env.
 
-    A pair (K, None) takes its value from `source`; raises InvalidRequest when it is not there.
+    A pair (K, None) takes its value from `source`. Raises InvalidRequest when it is not there, or K is reserved.
     """
+    requested = list(requested)
+    refuse_reserved("--env", (key for key, _ in requested))
     here = os.environ if source is None else source
     environment = JobEnvironment(
         {key: value for key, value in here.items() if key in ALLOWED_VARIABLES or key.startswith("LC_")}

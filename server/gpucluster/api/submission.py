@@ -35,6 +35,7 @@ from ..model.topology import Node
 from ..policy.defaults import fill_defaults
 from .config import ClusterConfig
 from .directory import JobDirectory
+from .environment import refuse_reserved
 from .schemas import PROTOCOL_MAX, PROTOCOL_MIN, DryRun, JobSubmission, RoleSubmission
 from .views import Views
 from .visibility import Visibility
@@ -408,6 +409,7 @@ def _check_strings(field: str, strings: Iterable[str]) -> None:
 def _check_environment(submission: JobSubmission) -> None:
     for field in ("env", "secret_env"):
         variables: dict[str, str] = getattr(submission, field)
+        refuse_reserved(field, variables)
         for name in variables:
             if not _ENV_NAME.fullmatch(name):
                 raise InvalidRequest(field, f"{name!r} is not a name for an environment variable")

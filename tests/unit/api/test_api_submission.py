@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gpucluster.api.config import ClusterConfig
+from gpucluster.api.environment import RESERVED_VARIABLES, refuse_reserved
 from gpucluster.api.schemas import JobSubmission, RoleSubmission
 from gpucluster.api.submission import (
     SHOWN_NAME,
@@ -13,9 +14,13 @@ from gpucluster.api.submission import (
     normalise_spec,
     verbatim,
 )
+from gpucluster.engine.protocols import TaskOrder
 from gpucluster.model.errors import GpuclusterError, InvalidRequest, TooLarge
+from gpucluster.model.jobs import TaskPlacement
+from gpucluster.model.resources import Resources
 from gpucluster.nodes.declared import declared_nodes
 from gpucluster.nodes.settings import DEFAULT_DECLARATIONS
+from gpucluster.runtimes.environment import program_environment, task_environment
 
 CONFIG = ClusterConfig()
 NODES = declared_nodes(DEFAULT_DECLARATIONS)
@@ -110,6 +115,41 @@ def test_bad_program_is_refused_by_field(fields: dict[str, object], field: str) 
     with pytest.raises(InvalidRequest) as refused:
         normalise_program(cell(**fields))  # type: ignore[arg-type]
     assert refused.value.field == field
+
+
+@pytest.mark.parametrize("field", ["env", "secret_env"])
+@pytest.mark.parametrize(
+    "name", ["GPUCLUSTER_TASK_ID", "GPUCLUSTER_X", "LOCAL_RANK", "NVIDIA_VISIBLE_DEVICES"]
+)
+def test_what_the_scheduler_sets_for_each_task_is_refused(field: str, name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        normalise_program(cell(**{field: {name: "0,1,2"}}))
+    assert refused.value.field == field
+    assert name in refused.value.reason
+    assert "--gpus" in (refused.value.hint or "")
+
+
+def test_all_that_a_task_gets_from_us_is_reserved() -> None:
+    placement = TaskPlacement(
+        role="w",
+        rank=1,
+        local_rank=1,
+        node=NODES[0].name,
+        gpus=(NODES[0].gpus[0].uuid,),
+        resources=Resources(),
+    )
+    program = normalise_program(cell())
+    order = TaskOrder(
+        job_id="j", job_number=1, job_name="n", attempt_id="a", attempt_number=1, owner="unix:1", owner_name="ann",
+        queue="q", placement=placement, world_size=2, master_addr="127.0.0.1", master_port=1, program=program,
+    )  # fmt: skip
+    ours = set(task_environment(order, NODES[0], "/task")) - set(program_environment(program))
+    free = {"TMPDIR", "CUDA_DEVICE_ORDER"}  # defaults, which a job may set otherwise
+    assert ours >= {*RESERVED_VARIABLES, *free}
+    for name in ours - free:
+        with pytest.raises(InvalidRequest):
+            refuse_reserved("env", [name])
+    refuse_reserved("env", free)
 
 
 def test_empty_command_is_refused() -> None:

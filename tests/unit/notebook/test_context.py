@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+from gpucluster.api.environment import ALLOWED_VARIABLES, job_environment, looks_secret, refuse_reserved
+from gpucluster.model.errors import InvalidRequest
 from jupyter_gpucluster import context
 
 
@@ -19,21 +21,31 @@ def test_environment_is_an_allow_list():
         "EDITOR": "vi",
         "JPY_PARENT_PID": "1",
     }
-    assert context.environment((), here).open == {"PATH": "/bin", "LC_ALL": "C", "HOME": "/h"}
+    assert job_environment((), here).open == {"PATH": "/bin", "LC_ALL": "C", "HOME": "/h"}
 
 
 def test_requested_variables_travel_with_the_value_given_or_the_value_here():
-    env = context.environment([("MODE", "fast"), ("EDITOR", None)], {"EDITOR": "vi"})
+    env = job_environment([("MODE", "fast"), ("EDITOR", None)], {"EDITOR": "vi"})
     assert env.open == {"MODE": "fast", "EDITOR": "vi"}
 
 
 def test_variable_that_is_not_there_is_refused():
-    with pytest.raises(KeyError, match="NOPE"):
-        context.environment([("NOPE", None)], {})
+    with pytest.raises(InvalidRequest, match="NOPE is not set"):
+        job_environment([("NOPE", None)], {})
+
+
+@pytest.mark.parametrize("name", ["RANK", "CUDA_VISIBLE_DEVICES", "GPUCLUSTER_TASK_ID"])
+def test_what_the_scheduler_sets_for_each_task_is_refused(name):
+    with pytest.raises(InvalidRequest, match=f"--env: {name} is set by the scheduler"):
+        job_environment([(name, "x")], {})
+
+
+def test_nothing_that_travels_by_itself_is_reserved():
+    refuse_reserved("env", ALLOWED_VARIABLES)
 
 
 def test_credentials_travel_apart():
-    env = context.environment(
+    env = job_environment(
         [("HF_TOKEN", "t"), ("AWS_SECRET_ACCESS_KEY", None)], {"AWS_SECRET_ACCESS_KEY": "k"}
     )
     assert env.open == {}
@@ -44,14 +56,14 @@ def test_credentials_travel_apart():
     "name", ["HF_TOKEN", "WANDB_API_KEY", "DB_PASSWORD", "MY_SECRET", "GITHUB_PAT", "OPENAI_APIKEY"]
 )
 def test_name_of_a_credential_is_known(name):
-    assert context.looks_secret(name)
+    assert looks_secret(name)
 
 
 @pytest.mark.parametrize(
     "name", ["PATH", "OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM", "MONKEY", "KEYBOARD", "PATTERN"]
 )
 def test_name_of_something_else_is_no_credential(name):
-    assert not context.looks_secret(name)
+    assert not looks_secret(name)
 
 
 def test_import_path_keeps_order_and_drops_what_is_not_there(tmp_path):
