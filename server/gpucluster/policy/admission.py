@@ -156,7 +156,7 @@ def _check_one_task(perfect: ClusterSpace, role: TaskRole) -> None:
 def _check_maxima(tree: QueueTree, spec: JobSpec) -> None:
     request = spec.request()
     for queue in tree[spec.queue].path():
-        for resource, limit in queue.maximum.items():
+        for resource, limit in sorted(queue.maximum.items(), key=lambda item: item[0] != GPU):
             if request[resource] > limit:
                 _refuse_over_max(queue.name, resource, request[resource], limit, spec)
 

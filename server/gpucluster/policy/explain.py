@@ -115,15 +115,28 @@ def _work_out(snapshot: Snapshot, spec: JobSpec) -> Reason:
     except GpuclusterError as error:
         hint = f" {error.hint}" if error.hint else ""
         return Reason("never", "never", f"Never as asked: {error.reason}.{hint}", {"field": error.field})
-    excesses = tree.over_max(spec.queue, spec.request())
-    if excesses:
-        return _over_max(spec, excesses[0], frozenset(excess.resource for excess in excesses))
+    excesses = sorted(tree.over_max(spec.queue, spec.request()), key=lambda excess: not _is_of_gpus(excess))
+    barred = frozenset(excess.resource for excess in excesses)
+    if excesses and _is_of_gpus(excesses[0]):
+        return _over_max(spec, excesses[0], barred)
     limits = type_limits(tree, spec.queue, space.gpu_types)
-    if place_gang(space, spec.roles, limits=limits) is not None:
+    fits = place_gang(space, spec.roles, limits=limits) is not None
+    if fits and not excesses:
         return Reason("starts_when", "next", "It is its turn: it starts with the next cycle.", {})
-    lack = lacking_for(space, spec.roles, limits)
+    lack = None if fits else lacking_for(space, spec.roles, limits)
+    if excesses and (lack is None or lack.shortage not in _OF_GPUS):
+        return _over_max(spec, excesses[0], barred)
+    assert lack is not None  # else it would fit
     sentence, facts = _DESCRIBE[lack.shortage](snapshot, spec)
-    return Reason("starts_when", lack.shortage.value, sentence, facts, lack.resources)
+    return Reason("starts_when", lack.shortage.value, sentence, facts, barred or lack.resources)
+
+
+#: Of several things in the way, what is short of GPUs is told: it is what people ask for, and what frees up last.
+_OF_GPUS = frozenset({Shortage.GPUS, Shortage.GPU_TYPE_MAX, Shortage.FRAGMENTATION})
+
+
+def _is_of_gpus(excess: Excess) -> bool:
+    return excess.resource.split("/")[0] == GPU
 
 
 def _over_max(spec: JobSpec, excess: Excess, resources: frozenset[str]) -> Reason:
@@ -140,8 +153,16 @@ def _no_nodes(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
     nodes = snapshot.space.nodes
     if not nodes:
         return "No node has reported yet.", {"nodes": 0}
-    states = joined([f"{name} is {node.health.value}" for name, node in list(nodes.items())[:4]])
-    return f"No node takes new tasks: {states}.", {"nodes": len(nodes)}
+    return f"No node takes new tasks: {_closed(snapshot.space)}.", {"nodes": len(nodes)}
+
+
+def _closed(space: ClusterSpace) -> str:
+    """The nodes that take no new tasks, e.g. "node-1 is lost"; empty when all do."""
+    closed = [
+        f"{name} is {node.health.value}" for name, node in space.nodes.items() if not space[name].is_open
+    ]
+    more = [f"{len(closed) - 3} more are closed"] if len(closed) > 4 else []
+    return joined([*closed[: 3 if more else 4], *more])
 
 
 class GpuCount(NamedTuple):
@@ -189,7 +210,8 @@ def _no_gpus(snapshot: Snapshot, spec: JobSpec) -> tuple[str, dict[str, Any]]:
     if counts.held:
         parts.append(f"{counts.held} in use by {counted(counts.holders, 'job')}")
     if counts.out:
-        parts.append(f"{counts.out} out of service")
+        closed = _closed(snapshot.space)
+        parts.append(f"{counts.out} out of service" + (f" ({closed})" if closed else ""))
     of_types = gpus_text(needed, named)
     one_type = "" if named or len(snapshot.space.gpu_types) < 2 else " of one type"
     facts = {"needed": needed, "gpu_types": list(named), **counts._asdict()}

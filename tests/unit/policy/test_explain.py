@@ -35,7 +35,7 @@ def test_gpus_out_of_service_are_named(bench: Bench) -> None:
     job = bench.submit("b", 1)
     assert (
         sentence(bench, job, "no_gpus_free")
-        == "Needs 1 GPU: 0 of 16 are free, 8 in use by 1 job, 8 out of service."
+        == "Needs 1 GPU: 0 of 16 are free, 8 in use by 1 job, 8 out of service (n1 is cordoned)."
     )
 
 
@@ -62,6 +62,32 @@ def test_scattered_gang_says_how_many_tasks_fit(bench: Bench) -> None:
     job = bench.submit("b", 2, tasks=3)
     expected = "Needs 3 tasks with up to 2 GPUs on one node each: 6 are free, but only 2 such tasks find a place at once."
     assert sentence(bench, job, "fragmentation") == expected
+
+
+def test_of_many_closed_nodes_three_are_named() -> None:
+    bench = Bench([gpu_queue("a")], [make_node(f"n{index}") for index in range(7)])
+    for index in range(1, 7):
+        bench.change_node(make_node(f"n{index}"), health=NodeHealth.LOST)
+    job = bench.submit("a", 8, tasks=2)
+    closed = "n1 is lost, n2 is lost, n3 is lost and 3 more are closed"
+    assert sentence(bench, job, "no_gpus_free").endswith(f"48 out of service ({closed}).")
+
+
+def test_of_several_maxima_in_the_way_that_on_gpus_is_told() -> None:
+    limits = {"cpu": 4000, "memory": 64 << 30, "gpu/A100": 4000}
+    bench = Bench([QueueSpec(name="a", max=limits)], [make_node("n0")])
+    bench.submit("a", 4, cpus=4, memory=64)
+    job = bench.submit("a", 1, cpus=1, memory=1)
+    assert sentence(bench, job, "queue_max").startswith("Needs 1 GPU; the maximum of queue a leaves")
+
+
+def test_of_several_maxima_on_the_path_that_on_gpus_is_told() -> None:
+    inner = QueueSpec(name="a", max={"gpu": 4000})
+    leaf = QueueSpec(name="a.b", parent="a", max={"memory": 64 << 30, "cpu": 4000})
+    bench = Bench([inner, leaf], [make_node("n0")])
+    bench.submit("a.b", 4, cpus=4, memory=64)
+    job = bench.submit("a.b", 1, cpus=1, memory=1)
+    assert sentence(bench, job, "queue_max").startswith("Queue a uses 4 GPUs of its maximum of 4 GPUs")
 
 
 def test_queue_at_its_maximum_says_used_and_maximum(bench: Bench) -> None:
