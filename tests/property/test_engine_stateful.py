@@ -35,6 +35,7 @@ from gpucluster.engine.events import (
     EngineEvent,
     JobSubmitted,
     NodeChanged,
+    NodeHealthSet,
     StepReported,
     StopRequested,
     TaskEnded,
@@ -42,7 +43,7 @@ from gpucluster.engine.events import (
     TaskStarted,
     TaskStartFailed,
 )
-from gpucluster.engine.instructions import StartTask
+from gpucluster.engine.instructions import GiveUpNode, StartTask
 from gpucluster.model.errors import GpuclusterError
 from gpucluster.model.jobs import Progress, Requeue, StopCause, TaskExit, TaskRole
 from gpucluster.model.queues import QueueSpec
@@ -252,6 +253,11 @@ class EngineMachine(RuleBasedStateMachine):
         )
         self.happen(NodeChanged(msgspec.structs.replace(node, health=health, gpus=gpus)), flush)
 
+    @rule(pick=st.integers(0, 3), health=st.sampled_from(NodeHealth), flush=st.booleans())
+    def administrator_sets_a_node(self, pick: int, health: NodeHealth, flush: bool) -> None:
+        node = self.cluster[pick % len(self.cluster)]
+        self.happen(NodeHealthSet(node.name, health, ALICE.id, ALICE.name), flush)
+
     @rule(seconds=st.sampled_from((0.05, 1.0, 20.0, 400.0)))
     def time_passes(self, seconds: float) -> None:
         self.bench.now_us += round(seconds * SECOND)
@@ -297,10 +303,20 @@ class EngineMachine(RuleBasedStateMachine):
                 assert rank not in self.started, "an attempt's task is started once"
                 self.started.add(rank)
                 self.world[rank] = ("ordered", instruction)
+            elif isinstance(instruction, GiveUpNode):
+                self.lose_node(instruction.node)
         held = [
             (order.placement.node, uuid) for _, order in self.world.values() for uuid in order.placement.gpus
         ]
         assert len(held) == len(set(held)), "a GPU has one task at a time"
+
+    def lose_node(self, name: str) -> None:
+        SEEN["given up"] += 1
+        for (attempt, rank), (_, order) in list(self.world.items()):
+            if order.placement.node == name:
+                del self.world[attempt, rank]
+                self.inbox.append(TaskLost(attempt, rank, "its node was given up"))
+                self.told.append(self.inbox[-1])
 
     @invariant()
     def nothing_that_could_start_is_left_waiting(self) -> None:
@@ -318,6 +334,7 @@ class EngineMachine(RuleBasedStateMachine):
             return
         for node in self.cluster:
             self.inbox.append(NodeChanged(node))
+            self.inbox.append(NodeHealthSet(node.name, NodeHealth.READY, ALICE.id, ALICE.name))
         for _ in range(60 + 5 * self.submitted):
             for attempt, rank in list(self.world):
                 del self.world[attempt, rank]
@@ -359,7 +376,7 @@ def copied(event: EngineEvent) -> EngineEvent:
 
 def fail_commit(bench: Bench, events: list[EngineEvent]) -> None:
     """One step that is lost, then the engine is rebuilt from the store."""
-    known = list(bench.engine.state.nodes.values())
+    known = list(bench.engine.state.reported.values())
     bench.engine.step(bench.now_us, events)
     bench.engine = Engine(queues=bench.queues, nodes=known, new_id=bench._new_id, options=bench.options)
     bench.engine.recover(bench.store.recover())
@@ -382,6 +399,7 @@ TestEngine.settings = settings(
 FLOORS = {
     "crash": 50,
     "failed": 50,
+    "given up": 5,
     ("placed", "starting"): 200,
     ("all_tasks_up", "running"): 150,
     ("succeeded", "succeeded"): 150,

@@ -13,6 +13,7 @@ from gpucluster.engine.events import (
     EngineEvent,
     JobSubmitted,
     NodeChanged,
+    NodeHealthSet,
     StopRequested,
     TaskEnded,
     TaskLost,
@@ -20,7 +21,7 @@ from gpucluster.engine.events import (
     TaskStartFailed,
     TimerFired,
 )
-from gpucluster.engine.instructions import StopTask
+from gpucluster.engine.instructions import GiveUpNode, StopTask
 from gpucluster.engine.options import DEFAULT_OPTIONS
 from gpucluster.engine.protocols import ChangeSet, HistoryEntry, Recovered
 from gpucluster.model.errors import GpuclusterError
@@ -39,7 +40,7 @@ from gpucluster.model.jobs import (
 )
 from gpucluster.model.principals import Principal
 from gpucluster.model.queues import QueueSpec
-from gpucluster.model.topology import Gpu, GpuHealth, Node, NodeHealth
+from gpucluster.model.topology import Gpu, GpuHealth, HealthSetting, Node, NodeHealth
 
 GIB = 1 << 30
 SECOND = 1_000_000
@@ -143,6 +144,7 @@ class MemoryStore:
         self.events: list[PublishedEvent] = []
         self.steps: list[tuple[str, str, Any]] = []
         self.ended: dict[str, JobState] = {}
+        self.settings: dict[str, HealthSetting] = {}
 
     def commit(self, changes: ChangeSet) -> None:
         assert len({job.id for job in changes.jobs}) == len(changes.jobs)
@@ -161,6 +163,7 @@ class MemoryStore:
             assert event.seq == len(self.events) + 1, "one sequence without gaps"
             self.events.append(event)
         self.steps += changes.steps
+        self.settings |= {setting.node: setting for setting in changes.health_settings}
 
     def job(self, job_id: str) -> Job:
         job = JOB_DECODER.decode(self._jobs[job_id])
@@ -177,6 +180,7 @@ class MemoryStore:
             last_seq=len(self.events),
             last_job_number=max((job.number for job in self.jobs()), default=0),
             ended_states={job_id: state.value for job_id, state in self.ended.items()},
+            health_settings=list(self.settings.values()),
         )
 
 
@@ -212,7 +216,7 @@ class Bench:
 
     def crash(self) -> None:
         """The engine's memory is gone; a new one is built from the store."""
-        nodes = list(self.engine.state.nodes.values())
+        nodes = list(self.engine.state.reported.values())
         self.engine = self._new_engine(nodes)
         self.engine.recover(self.store.recover())
         self.step(TimerFired())
@@ -268,6 +272,14 @@ class Bench:
     def change_node(self, node: Node, **changes: Any) -> None:
         self.step(NodeChanged(msgspec.structs.replace(node, **changes)))
 
+    def set_node(
+        self, name: str, health: NodeHealth, reason: str | None = None, actor_name: str = "root"
+    ) -> None:
+        """As an administrator does."""
+        refused = self.step(NodeHealthSet(name, health, "unix:0", actor_name, reason)).refused
+        if refused:
+            raise refused[0][1]
+
     def pass_time(self, seconds: float) -> StepResult:
         return self.step(TimerFired(), after_s=seconds)
 
@@ -303,6 +315,10 @@ class Bench:
     def stops(self) -> list[StopTask]:
         """Stops asked for in the last step."""
         return [one for one in self.last.instructions if isinstance(one, StopTask)]
+
+    def given_up(self) -> list[str]:
+        """Nodes that the backend was asked to give up in the last step."""
+        return [one.node for one in self.last.instructions if isinstance(one, GiveUpNode)]
 
     def used(self, queue: str, resource: str = "gpu") -> int:
         return self.engine.state.tree[queue].used.get(resource, 0)

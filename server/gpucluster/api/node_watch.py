@@ -1,6 +1,6 @@
 """Looks at this machine's GPUs again and again, and tells the engine what changed: a stranger on a GPU, a fault, a driver.
 
-NVML calls block, so they run on a thread. What an administrator set (cordoned, lost) is not undone by a look.
+NVML calls block, so they run on a thread. What an administrator set (cordoned, lost) the engine lays over what is seen.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-
-import msgspec
+from collections.abc import Callable, Iterable
 
 from ..engine.events import EngineEvent, NodeChanged
 from ..engine.state import ClusterState
@@ -44,6 +42,10 @@ class NodeWatch:
         return self._inventory.open()
 
     @property
+    def inventory(self) -> Inventory:
+        return self._inventory
+
+    @property
     def notes(self) -> list[str]:
         return self._inventory.notes
 
@@ -68,7 +70,7 @@ class NodeWatch:
                 log.exception("the GPUs could not be looked at; it is tried again")
                 changed = []
             for node in changed:
-                post(NodeChanged(_with_health_of(node, state().nodes)))
+                post(NodeChanged(node))
             await asyncio.sleep(self._interval_s)
 
     def _know(self, state: ClusterState) -> None:
@@ -91,11 +93,6 @@ def _held_gpus(state: ClusterState) -> Iterable[str]:
         attempt = state.jobs[job_id].attempt
         if attempt is not None:
             yield from (uuid for placement in attempt.placements for uuid in placement.gpus)
-
-
-def _with_health_of(node: Node, known: Mapping[str, Node]) -> Node:
-    before = known.get(node.name)
-    return msgspec.structs.replace(node, health=before.health) if before else node
 
 
 def task_attempt(pid: int) -> str | None:

@@ -98,7 +98,10 @@ class MissingRequest(Request, frozen=True):
 
 
 class NodeRequest(Request, frozen=True):
-    """`POST /v1/nodes/{name}`: an administrator cordons a node, takes it out or puts it back."""
+    """`POST /v1/nodes/{name}`: an administrator cordons a node, gives it up or puts it back. It holds over restarts.
+
+    `lost` ends what runs there at once: those jobs run elsewhere, or fail with requeue never.
+    """
 
     health: Literal["ready", "cordoned", "lost"]
     reason: str | None = None
@@ -139,6 +142,11 @@ class TaskView(msgspec.Struct, kw_only=True):
     state: str
     exit_code: int | None = None
     reason: str | None = None
+    cpu_percent: float | None = (
+        None  # of one core, over the last seconds; None = not running or not measured yet
+    )
+    memory_bytes: int | None = None  # resident memory of all its processes, shared pages counted in each
+    note: str | None = None  # what its owner should know while it runs
 
 
 class AttemptView(msgspec.Struct, kw_only=True):
@@ -272,7 +280,10 @@ class NodeView(msgspec.Struct, kw_only=True):
     capacity: dict[str, int]
     used: dict[str, int]
     gpus: list[GpuView]
-    notes: list[str] = []
+    notes: list[str] = []  # sentences that say the next three fields, and more
+    set_by: str | None = None  # the administrator who set it cordoned or lost; None = its agent sees it so
+    set_reason: str | None = None
+    set_us: int | None = None
 
 
 class TopologyView(msgspec.Struct, kw_only=True):

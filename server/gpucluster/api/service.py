@@ -37,7 +37,7 @@ from . import discovery
 from .app import Activity, Identity, LastKnown, Parts, Streams, make_app
 from .auth import Authenticator, PeerAuthenticator
 from .clock import SystemClock
-from .config import ClusterConfig, load_config
+from .config import BUILT_IN, ClusterConfig, load_config
 from .directory import JobDirectory
 from .discovery import RuntimeInfo
 from .feed import EventFeed
@@ -45,6 +45,7 @@ from .housekeeping import Housekeeping
 from .node_watch import NodeWatch
 from .orders import OrderMaker
 from .ownership import DataFolderOwnership
+from .remembered import choose_config, remember_config
 from .schemas import PROTOCOL_MAX, PROTOCOL_MIN
 from .self_check import SelfCheck
 from .service_log import service_log
@@ -69,14 +70,16 @@ def serve(
     embedded: bool = False,
     data_dir: str | os.PathLike[str] | None = None,
 ) -> int:
-    """Run the scheduler until it is told to end; the exit code. `config`: a cluster.yaml.
+    """Run the scheduler until it is told to end; the exit code. `config`: a cluster.yaml (see remembered.py without it).
 
     `embedded`: started by a notebook or Jupyter server, so it ends after an idle time and writes to its log only.
     Raises InvalidConfig, VersionMismatch, Conflict (another scheduler has the data folder) and Unavailable.
     """
-    settings = load_config(Path(config) if config else None)
-    folder = discovery.data_folder(data_dir or os.environ.get(discovery.ENV_DATA) or settings.data_dir)
-    service = Service(settings, folder, embedded=embedded)
+    folder = discovery.data_folder(
+        data_dir or os.environ.get(discovery.ENV_DATA) or load_config(config).data_dir
+    )
+    file = choose_config(folder, config)
+    service = Service(load_config(file or BUILT_IN), folder, embedded=embedded, config_file=file)
     return asyncio.run(service.run())
 
 
@@ -89,9 +92,11 @@ class Service:
         folder: Path,
         *,
         embedded: bool,
+        config_file: Path | None = None,
         authenticator: Authenticator | None = None,
     ) -> None:
         self.config = config
+        self._config_file = config_file
         self.folder = folder
         self.embedded = embedded
         self._authenticator = authenticator or PeerAuthenticator()
@@ -120,7 +125,11 @@ class Service:
             ownership = stack.enter_context(DataFolderOwnership(self.folder, self._runtime, self._key))
             stack.enter_context(service_log(self.folder, to_terminal=not self.embedded))
             self._catch_signals()
-            log.info("gpucluster %s starts, pid %s, data folder %s", __version__, os.getpid(), self.folder)
+            log.info(
+                "gpucluster %s starts, pid %s, data folder %s, configuration %s",
+                __version__, os.getpid(), self.folder, self._config_file or BUILT_IN,
+            )  # fmt: skip
+            remember_config(self.folder, self._config_file)
             try:
                 await self._serve(stack, ownership)
             except Exception as error:

@@ -5,8 +5,9 @@ Built from the in-memory state at one moment and never kept: `seq` names the new
 
 from __future__ import annotations
 
+import datetime
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from ..engine.transitions import Trigger
 from ..model.events import PublishedEvent
 from ..model.jobs import (
     HOLDING_STATES,
+    TASK_ENDED,
     Attempt,
     Job,
     JobState,
@@ -27,7 +29,7 @@ from ..model.jobs import (
 )
 from ..model.principals import Principal
 from ..model.resources import CPU, GPU, MEMORY, Resources, sum_resources
-from ..model.topology import Gpu, GpuHealth, Node
+from ..model.topology import Gpu, GpuHealth, HealthSetting, Node, NodeHealth
 from .schemas import (
     AttemptView,
     EventView,
@@ -41,6 +43,7 @@ from .schemas import (
     TopologyView,
     WhyView,
 )
+from .usage import UsageWatch
 from .visibility import Rights, Visibility
 
 if TYPE_CHECKING:
@@ -89,6 +92,8 @@ class Views:
         now_us: Callable[[], int],
         last_seq: Callable[[], int],
         visibility: Visibility,
+        usage: UsageWatch,
+        task_notes: Callable[[], Mapping[tuple[str, int], str]],
         cluster: str,
         levels: Sequence[str],
     ) -> None:
@@ -96,6 +101,8 @@ class Views:
         self._now_us = now_us
         self._last_seq = last_seq
         self._visibility = visibility
+        self._usage = usage
+        self._task_notes = task_notes
         self._cluster = cluster
         self._levels = list(levels)
 
@@ -159,6 +166,7 @@ class Views:
         why = engine.why(job.id, self._now_us())
         hidden = why.verdict in ("stopping",) or why.code == "back_off"
         sentence = why.sentence if rights.read or not hidden else _HIDDEN_WHY[why.code == "back_off"]
+        sentence = " ".join([sentence, *self._notes_of(job)])
         return WhyView(
             job_id=job.id,
             verdict=why.verdict,
@@ -167,6 +175,14 @@ class Views:
             facts=wire_numbers(why.facts),
             position=why.position,
         )
+
+    def _notes_of(self, job: Job) -> list[str]:
+        """What there is to know about the tasks that it runs."""
+        return [
+            f"Rank {rank}: {note}."
+            for (attempt_id, rank), note in self._task_notes().items()
+            if job.attempt is not None and attempt_id == job.attempt.id
+        ]
 
     def _attempt(self, attempt: Attempt, rights: Rights) -> AttemptView:
         return AttemptView(
@@ -178,16 +194,20 @@ class Views:
             ended_us=attempt.ended_us,
             outcome=attempt.outcome,
             reason=attempt.reason if rights.read else None,
-            tasks=[self._task(task, rights) for task in attempt.tasks],
+            tasks=[self._task(attempt.id, task, rights) for task in attempt.tasks],
         )
 
-    def _task(self, task: Task, rights: Rights) -> TaskView:
+    def _task(self, attempt_id: str, task: Task, rights: Rights) -> TaskView:
         ended = task.exit if rights.read else None
+        usage = self._usage.task(attempt_id, task.rank) if task.state not in TASK_ENDED else None
         return TaskView(
             **self._place(task.placement),
             state=task.state.value,
             exit_code=ended.code if ended else None,
             reason=ended.reason if ended else None,
+            cpu_percent=usage.cpu_milli / 10 if usage and usage.cpu_milli is not None else None,
+            memory_bytes=usage.rss_bytes if usage else None,
+            note=self._task_notes().get((attempt_id, task.rank)),
         )
 
     def _place(self, placement: TaskPlacement) -> dict[str, Any]:
@@ -245,6 +265,9 @@ class Views:
 
     def node(self, node: Node, caller: Principal) -> NodeView:
         state = self._engine().state
+        setting = state.settings.get(node.name)
+        if setting is not None and setting.health is NodeHealth.READY:
+            setting = None
         return NodeView(
             name=node.name,
             rack=node.rack,
@@ -253,12 +276,17 @@ class Views:
             capacity=node.capacity().to_dict(),
             used=state.space[node.name].used().to_dict(),
             gpus=[self._gpu(node, gpu, caller) for gpu in node.gpus],
+            notes=[_setting_text(setting)] if setting else [],
+            set_by=setting.actor_name if setting else None,
+            set_reason=setting.reason if setting else None,
+            set_us=setting.time_us if setting else None,
         )
 
     def _gpu(self, node: Node, gpu: Gpu, caller: Principal) -> GpuView:
         holder = self._engine().state.holder_of(node.name, gpu.uuid)
         rights = self._visibility.rights_on(caller, holder) if holder else None
         known = holder if rights and rights.see else None
+        usage = self._usage.gpu(gpu.uuid)
         return GpuView(
             uuid=gpu.uuid,
             index=gpu.index,
@@ -274,6 +302,8 @@ class Views:
             job_name=known.spec.name if known else None,
             occupied=holder is not None or gpu.health is GpuHealth.FOREIGN,
             mine=holder is not None and holder.owner.id == caller.id,
+            utilization_percent=usage.utilization_percent if usage else None,
+            memory_used_bytes=usage.memory_used_bytes if usage else None,
         )
 
     def topology(self, caller: Principal) -> TopologyView:
@@ -322,6 +352,12 @@ def history(entries: Iterable[HistoryEntry], rights: Rights) -> list[HistoryView
         )
         for entry in entries
     ]
+
+
+def _setting_text(setting: HealthSetting) -> str:
+    since = datetime.datetime.fromtimestamp(setting.time_us / 1e6, datetime.timezone.utc)
+    reason = f": {setting.reason}" if setting.reason else ""
+    return f"set {setting.health.value} by {setting.actor_name} on {since:%Y-%m-%d at %H:%M} UTC{reason}"
 
 
 def _as_sentence(text: str) -> str:

@@ -76,6 +76,11 @@ class TaskFollower:
         self._stop_asked = asyncio.Event()
         self._was_started = False
         self._was_claimed = False  # a supervisor of this task has spoken to us
+        self._was_there = False  # its folder has been seen
+        self._is_given_up = False
+        self._speaks = True  # some version of the control protocol that we know
+        #: What a person should know about this task while it runs.
+        self.note: str | None = None
         self._steps_seen = 0  # offset in steps.ndjson up to which reports were emitted
         self._steps_there = 0
         self._steps_after_us = 0
@@ -95,9 +100,10 @@ class TaskFollower:
         """Start the task and follow it to its end."""
         try:
             env = await self._runtime.prepare(order, node, self.task_dir)
+            self._was_there = True
             connected = await self._runtime.spawn(order.program, env, self.task_dir, self._stop_asked)
         except StartFailed as failure:
-            if os.path.exists(self.task_dir):
+            if self._was_there or os.path.exists(self.task_dir):
                 await self._follow(failure)
             else:  # not even prepared, so no supervisor was asked to run it
                 self._failed(failure.reason, failure.retry)
@@ -117,8 +123,11 @@ class TaskFollower:
         pause_s = _FIRST_PAUSE_S
         while not self.is_over:
             try:
+                self._was_there |= os.path.exists(self.task_dir)
                 finding = await self._in_thread(taskfolder.inspect, self.task_dir)
-                if finding.state is State.ALIVE:
+                if finding.state is State.ALIVE and self._is_given_up:
+                    await self._in_thread(taskfolder.kill_supervisor, self.task_dir)
+                elif finding.state is State.ALIVE:
                     if await self._reconnect(finding):
                         pause_s = _FIRST_PAUSE_S
                         continue
@@ -139,21 +148,33 @@ class TaskFollower:
         if state is State.ENDED:
             await self._end(finding.exit or {})
             return True
-        is_unclaimed = state is not State.REVOKED and not os.path.exists(self._path(protocol.STARTED))
-        if is_unclaimed and not await self._in_thread(taskfolder.revoke, self.task_dir):
+        # Only the claim itself decides: a supervisor may have come since the look.
+        is_unclaimed = state is State.UNCLAIMED or (
+            state is State.BEFORE_BOOT and not os.path.exists(self._path(protocol.STARTED))
+        )
+        if is_unclaimed and not await self._in_thread(self._revoke):
             return False
-        if state in (State.DEAD, State.NEVER_RAN) or self._was_claimed:
+        # By what was seen, not by what is there: the folder may have been deleted under a supervisor.
+        has_gone = self._was_claimed or (self._was_there and not os.path.exists(self.task_dir))
+        if state in (State.DEAD, State.NEVER_RAN) or has_gone:
             left = await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id)
             if left > 0:  # to be looked at again, until none of its processes is found any more
                 return False
         self._remove_socket()
-        self._report_without_exit(finding, failure)
+        self._report_without_exit(finding, failure, has_gone)
         return True
 
-    def _report_without_exit(self, finding: Finding, failure: StartFailed | None) -> None:
+    def _revoke(self) -> bool:
+        if not self._was_there:
+            taskfolder.make_empty(self.task_dir)
+        return taskfolder.revoke(self.task_dir)
+
+    def _report_without_exit(self, finding: Finding, failure: StartFailed | None, has_gone: bool) -> None:
         taskfolder.forget_secrets(self.task_dir)
-        if finding.state in (State.UNCLAIMED, State.REVOKED) and self._was_claimed:
+        if finding.state in (State.UNCLAIMED, State.REVOKED) and has_gone:
             self._lost("its folder was removed; what was left of the task has been ended")
+        elif finding.state is State.DEAD and self._is_given_up:
+            self._lost("its node was given up; the task has been ended")
         elif finding.state is State.DEAD:
             self._lost(
                 f"its supervisor (process {finding.supervisor}) died; what was left of the task has been ended"
@@ -181,23 +202,33 @@ class TaskFollower:
             pass
 
     async def _reconnect(self, finding: Finding) -> bool:
-        """Speak with a living supervisor until it ends; False when it cannot be reached: then its lock is watched."""
-        spec = await self._in_thread(folder.read_json, self._path(protocol.SPEC))
-        path = spec.get("control") if isinstance(spec, dict) else None
-        connection = await control.connect(path, self._on_event) if path else None
-        if connection is not None:
-            await self._talk(connection)
-            return True
+        """Speak with a living supervisor until it ends; False when that cannot be: then its lock is watched."""
+        if self._speaks:
+            spec = await self._in_thread(folder.read_json, self._path(protocol.SPEC))
+            path = spec.get("control") if isinstance(spec, dict) else None
+            connection = await control.connect(path, self._on_event) if path else None
+            if connection is not None:
+                await self._talk(connection)
+                return True
+        await self._watch(finding)
+        return False
+
+    async def _watch(self, finding: Finding) -> None:
+        """One look at a task whose supervisor cannot be spoken to: its folder tells all but what happens at once."""
         if self._stop is not None and finding.supervisor:
             processes.send_signal(finding.supervisor, signal.SIGTERM)
+        if os.path.exists(self._path(protocol.WORKER)):
+            self._started()
+        await self._read_steps()
         self._wake_log_waiters()
-        return False
 
     async def _talk(self, connection: control.ControlConnection) -> None:
         self._connection = connection
         try:
             if self._stop is not None:
                 connection.send(self._stop.command())
+            if self._is_given_up:
+                connection.close()
             await connection.closed
         except asyncio.CancelledError:
             if self._catching_up is not None:
@@ -229,12 +260,24 @@ class TaskFollower:
     def _on_hello(self, event: dict[str, Any]) -> None:
         self._was_claimed = True
         if event.get("protocol") is None:
-            logger.error("the supervisor of %s speaks no protocol that this scheduler knows", self._task_id)
+            self._cannot_speak()
+            return
         if event.get("up"):
             self._started()
         if event.get("steps_bytes", 0) > self._steps_seen:
             self._catch_up(event["steps_bytes"])
         self._wake_log_waiters()
+
+    def _cannot_speak(self) -> None:
+        """It is of another version than we are. Its end shows in the folder, and SIGTERM it understands."""
+        self._speaks = False
+        self.note = (
+            "started by another version of gpucluster and only watched: output and progress come late, "
+            "and a stop gives the grace period of the start"
+        )
+        logger.warning("task %s: %s", self._task_id, self.note)
+        if self._connection is not None:
+            self._connection.close()
 
     def _started(self) -> None:
         if not self._was_started:
@@ -308,6 +351,13 @@ class TaskFollower:
         self._stop_asked.set()
         if self._connection is not None:
             self._connection.send(asked.command())
+
+    def give_up(self) -> None:
+        """End the task at once, whatever its supervisor says; what comes of it is told as ever."""
+        self._is_given_up = True
+        self._stop_asked.set()
+        if self._connection is not None:
+            self._connection.close()
 
     def suspend(self, suspended: bool) -> None:
         """Stop the task where it stands, or let it go on. Without a connection nothing happens."""

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import socket
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -157,6 +157,26 @@ class LocalBackend:
             logger.warning("asked to stop the unknown task %s.%s", instruction.attempt_id, instruction.rank)
             return
         follower.stop(instruction.cause, instruction.grace_s)
+
+    async def give_up(self, node: str) -> None:
+        """End all tasks of a node and report them lost when they are surely over. All nodes are this machine, so that
+        takes no longer than their processes need to go; no grace, since a lost node would give none.
+        """
+        for follower in self._followers.values():
+            if follower.placement.node == node and not follower.is_over:
+                follower.give_up()
+
+    def task_notes(self) -> Mapping[tuple[str, int], str]:
+        """What a person should know about running tasks, by (attempt id, rank)."""
+        return {
+            key: follower.note
+            for key, follower in self._followers.items()
+            if follower.note is not None and not follower.is_over
+        }
+
+    def running_folders(self) -> dict[tuple[str, int], str]:
+        """The folders of the tasks that are not over, by (attempt id, rank)."""
+        return {key: one.task_dir for key, one in self._followers.items() if not one.is_over}
 
     async def warm(self, program: Program, owner: str) -> None:
         """Prepare a fork server for programs like this one."""

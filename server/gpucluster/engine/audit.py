@@ -7,12 +7,12 @@ is well. Property tests call it after every step, an administrator through `gpuc
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..model.jobs import HOLDING_STATES, TASK_ENDED, Attempt, Job, JobState
 from ..model.resources import CPU, MEMORY, WHOLE_GPU
-from ..model.topology import GpuHealth
+from ..model.topology import GpuHealth, under
 from .state import ClusterState, held_by
 
 
@@ -24,18 +24,8 @@ class Finding(NamedTuple):
 
 
 def audit(state: ClusterState) -> list[Finding]:
-    """Everything that is wrong with the books. Cost: one walk over jobs, queues and nodes."""
-    return [
-        *_jobs(state),
-        *_gangs(state),
-        *_gpu_holders(state),
-        *_node_books(state),
-        *_queue_books(state),
-        *_within_max(state),
-        *_counts(state),
-        *_pending_index(state),
-        *_dependencies(state),
-    ]
+    """Everything that is wrong with the books. Cost: one walk over jobs, queues and nodes for each rule."""
+    return [finding for check in CHECKS for finding in check(state)]
 
 
 def _active(state: ClusterState) -> Iterator[tuple[Job, Attempt]]:
@@ -192,3 +182,28 @@ def _dependencies(state: ClusterState) -> Iterator[Finding]:
     for job_id, other in forward:
         if other not in state.jobs or job_id not in state.jobs:
             yield Finding("dependencies", f"{job_id} waits for {other}; one of them is not there")
+
+
+def _nodes(state: ClusterState) -> Iterator[Finding]:
+    for name in state.reported.keys() | state.nodes.keys():
+        reported, counted = state.reported.get(name), state.nodes.get(name)
+        wanted = under(reported, state.settings.get(name)) if reported is not None else None
+        if counted != wanted:
+            yield Finding(
+                "node_health", f"{name} counts otherwise than as reported and set by an administrator"
+            )
+
+
+#: The rules, each a walk of its own over books that must stand still for it.
+CHECKS: tuple[Callable[[ClusterState], Iterator[Finding]], ...] = (
+    _jobs,
+    _gangs,
+    _gpu_holders,
+    _node_books,
+    _queue_books,
+    _within_max,
+    _counts,
+    _pending_index,
+    _dependencies,
+    _nodes,
+)

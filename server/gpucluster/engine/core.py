@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..model.errors import GpuclusterError
+from ..model.errors import GpuclusterError, NotFound
 from ..model.jobs import HOLDING_STATES, Job, JobSpec, JobState, TaskState
 from ..model.principals import Principal
 from ..model.queues import QueueSpec
-from ..model.topology import Node
+from ..model.topology import HealthSetting, Node
 from ..policy.cycle import decide
 from ..policy.decisions import Decision, Start, Stop
 from ..policy.explain import Why
@@ -21,6 +21,7 @@ from .events import (
     EngineEvent,
     JobSubmitted,
     NodeChanged,
+    NodeHealthSet,
     ShareChanged,
     StepReported,
     StopRequested,
@@ -31,7 +32,8 @@ from .events import (
     TimerFired,
 )
 from .inquiries import DryRunPlan
-from .lifecycle import BACK_OFF, LIMIT, STOP, Lifecycle, TimerKey
+from .instructions import GiveUpNode
+from .lifecycle import BACK_OFF, GIVE_UP, LIMIT, STOP, Lifecycle, TimerKey
 from .options import DEFAULT_OPTIONS, EngineOptions
 from .progress import PROGRESS, ProgressFeed
 from .protocols import Recovered
@@ -41,6 +43,9 @@ from .timers import Timers
 from .views import node_event, queue_event
 
 __all__ = ["DryRunPlan", "Engine", "EngineOptions", "StepResult", "Why"]
+
+#: What somebody asks for, and may be refused. All other events tell what has happened.
+_REQUESTS = (JobSubmitted, StopRequested, ShareChanged, NodeHealthSet)
 
 
 class Engine:
@@ -86,6 +91,9 @@ class Engine:
         """
         self.last_seq = recovered.last_seq
         self._jobs.last_job_number = recovered.last_job_number
+        for setting in recovered.health_settings:
+            self.state.set_health(setting)
+            self._timers.set((GIVE_UP, setting.node), 0)
         alive = [job for job in sorted(recovered.jobs, key=lambda job: job.number) if not job.is_ended]
         for job in alive:
             self.state.keep_queue(job.spec.queue)
@@ -140,7 +148,7 @@ class Engine:
             try:
                 needs_cycle |= self._handle(event)
             except GpuclusterError as error:
-                if not isinstance(event, (JobSubmitted, StopRequested, ShareChanged)) or _is_fault(error):
+                if not isinstance(event, _REQUESTS) or _is_fault(error):
                     raise
                 record.refuse(event, error)
         needs_cycle |= self._what_is_due(now_us)
@@ -152,7 +160,8 @@ class Engine:
 
     def _begin(self, record: StepRecord) -> None:
         for node in self._unannounced:
-            record.publish("node.health", node_event(node, None))
+            setting = self.state.settings.get(node.name)
+            record.publish("node.health", node_event(self.state.nodes[node.name], None, setting))
         for job, states in self._unsettled:
             self._jobs.settle_dependencies(job, states)
         self._unannounced, self._unsettled = [], []
@@ -178,6 +187,8 @@ class Engine:
                 self._jobs.stop(event)
             case NodeChanged():
                 return self._node_changed(event.node)
+            case NodeHealthSet():
+                self._node_health_set(event)
             case ShareChanged():
                 self._jobs.share(event)
                 return False
@@ -196,16 +207,47 @@ class Engine:
 
     def _node_changed(self, node: Node) -> bool:
         before = self.state.nodes.get(node.name)
-        if node == before:
-            return False
         self.state.set_node(node)
-        self._jobs.record.publish("node.health", node_event(node, before))
+        after = self.state.nodes[node.name]
+        if after == before:
+            return False
+        self._jobs.record.publish(
+            "node.health", node_event(after, before, self.state.settings.get(node.name))
+        )
         return True
+
+    def _node_health_set(self, event: NodeHealthSet) -> None:
+        """Raises NotFound for a node that has not reported."""
+        before = self.state.nodes.get(event.node)
+        if before is None:
+            raise NotFound(f"there is no node {event.node!r}", hint="`gpucluster nodes` lists them.")
+        setting = HealthSetting(
+            node=event.node,
+            health=event.health,
+            actor=event.actor,
+            actor_name=event.actor_name,
+            reason=event.reason,
+            time_us=self._now_us,
+        )
+        self.state.set_health(setting)
+        record = self._jobs.record
+        record.health_set(setting)
+        record.publish("node.health", node_event(self.state.nodes[event.node], before, setting))
+        self._give_up(event.node)
+
+    def _give_up(self, node: str) -> None:
+        """Have the tasks of a node that an administrator gave up ended; asked again until none of them is left."""
+        if self.state.given_up(node) is None or not self.state.has_tasks(node):
+            return
+        self._jobs.record.instruct([GiveUpNode(node)])
+        self._timers.set((GIVE_UP, node), self._now_us + round(self.options.stop_again_s * 1e6))
 
     def _what_is_due(self, now_us: int) -> bool:
         any_ready = False
         for kind, job_id in self._timers.pop_due(now_us):
-            if kind == LIMIT:
+            if kind == GIVE_UP:
+                self._give_up(job_id)  # here it is the node's name
+            elif kind == LIMIT:
                 self._jobs.time_is_up(job_id)
             elif kind == STOP:
                 self._jobs.stop_again(job_id)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from ..model.jobs import Job, JobState, Progress, Share, StopCause, TaskExit
-from ..model.topology import Node
+from ..model.topology import Node, NodeHealth
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -86,9 +86,26 @@ class StepReported(EngineEvent):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeChanged(EngineEvent):
-    """A node joined, came back, or its health or inventory changed. A lost one has health `lost`."""
+    """A node joined, came back, or its health or inventory changed. A lost one has health `lost`.
+
+    As its agent sees it: what an administrator set (NodeHealthSet) is laid over it by the engine.
+    """
 
     node: Node
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NodeHealthSet(EngineEvent):
+    """An administrator sets a node's health. It holds until one sets something else; `ready` leaves it to the agent.
+
+    `actor` is a principal id, `actor_name` their name for people.
+    """
+
+    node: str
+    health: NodeHealth
+    actor: str
+    actor_name: str
+    reason: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -31,6 +31,13 @@ class StopTask(Instruction):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class GiveUpNode(Instruction):
+    """An administrator has given the node up: its tasks are to be ended and reported lost. May be repeated."""
+
+    node: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class WakeAt(Instruction):
     """Run a cycle at this time (microseconds since the epoch) even if nothing happens."""
 

@@ -25,6 +25,7 @@ from ..model.jobs import (
     TaskState,
 )
 from ..model.principals import SYSTEM
+from ..model.topology import HealthSetting
 from ..policy.decisions import Start, Stop
 from . import transitions
 from .events import (
@@ -51,9 +52,9 @@ from .views import job_event
 ASKABLE = frozenset(
     {StopCause.CANCEL, StopCause.TIME_LIMIT, StopCause.DRAIN, StopCause.EVICT, StopCause.MIGRATE}
 )
-#: Timers are keyed by what they are for and the job's id.
+#: Timers are keyed by what they are for and the job's id; GIVE_UP by a node's name.
 TimerKey = tuple[str, str]
-LIMIT, STOP, BACK_OFF = "limit", "stop", "back_off"
+LIMIT, STOP, BACK_OFF, GIVE_UP = "limit", "stop", "back_off", "give_up"
 
 _STOP_WORDS = {
     StopCause.CANCEL: "cancelled",
@@ -249,7 +250,8 @@ class Lifecycle:
         if found is None:
             return
         job, attempt, task = found
-        task_exit = TaskExit(code=137, signal=9, reason=event.reason, ended_us=self._now_us)
+        reason = _given_up_words(self._state.given_up(task.placement.node)) or event.reason
+        task_exit = TaskExit(code=137, signal=9, reason=reason, ended_us=self._now_us)
         self._task_over(job, attempt, task, TaskState.LOST, task_exit)
         self._consequence(job, attempt, task, StopCause.LOST, Trigger.LOST)
 
@@ -457,6 +459,14 @@ class Lifecycle:
         self.record.history(entry)
         self.record.queue_changed(job.spec.queue)
         self.record.publish("job.state", job_event(job, source, cause, actor), job=job)
+
+
+def _given_up_words(setting: HealthSetting | None) -> str | None:
+    """The reason of a task that was lost with a node which an administrator gave up."""
+    if setting is None:
+        return None
+    reason = f": {setting.reason}" if setting.reason else ""
+    return f"{setting.node} was set lost by {setting.actor_name}{reason}"
 
 
 def _not_over(attempt: Attempt) -> list[Task]:

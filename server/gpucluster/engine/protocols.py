@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -10,7 +10,7 @@ import msgspec
 from ..model.events import PublishedEvent
 from ..model.jobs import Attempt, Job, Program, Progress, TaskPlacement
 from ..model.queues import QueueSpec
-from ..model.topology import Node
+from ..model.topology import HealthSetting, Node
 from .events import EngineEvent
 from .instructions import StartTask, StopTask
 
@@ -47,6 +47,7 @@ class ChangeSet(msgspec.Struct, kw_only=True):
     steps: list[tuple[str, str, Progress]] = []  # (job id, attempt id, report)
     events: list[PublishedEvent] = []
     queues: list[QueueSpec] | None = None  # the whole tree, when it changed
+    health_settings: list[HealthSetting] = []  # new ones; each replaces the node's earlier one
 
     @property
     def is_empty(self) -> bool:
@@ -58,6 +59,7 @@ class ChangeSet(msgspec.Struct, kw_only=True):
             or self.steps
             or self.events
             or self.queues
+            or self.health_settings
         )
 
 
@@ -68,6 +70,7 @@ class Recovered(msgspec.Struct, kw_only=True):
     last_seq: int
     last_job_number: int
     ended_states: dict[str, str] = {}  # state of ended jobs that a waiting one depends on (`after`), by id
+    health_settings: list[HealthSetting] = []  # the newest of each node
 
 
 class Journal(Protocol):
@@ -146,6 +149,26 @@ class Backend(Protocol):
     async def adopt(self, tasks: Iterable[TaskAdoption]) -> None: ...
     async def start(self, order: TaskOrder) -> None: ...
     async def stop(self, instruction: StopTask) -> None: ...
+    async def give_up(self, node: str) -> None:
+        """An administrator has given this node up: end what runs there, without grace, and report TaskLost for each of
+        its tasks once that one is surely over. A task that ended before it was reached is told as it ended, one that
+        never ran as TaskStartFailed(retry=True): one event for each task, also when this is asked again.
+
+        What *surely over* takes is the backend's to know. Where the tasks share the scheduler's machine (local), their
+        trees are killed and seen to be gone. Over several machines, an agent that can be reached does the same; where
+        it cannot, the report waits until the leases of the node's tasks have surely run out: then their supervisors
+        have ended them by themselves, and the fencing token makes worthless what an old attempt still sends.
+
+        The node gets no new task before it is set ready again; that is not told, `start` names it again then.
+        """
+        ...
+
+    def task_notes(self) -> Mapping[tuple[str, int], str]:
+        """What a person should know about running tasks, by (attempt id, rank): those that go on with less than the
+        usual care, say. Most have none.
+        """
+        ...
+
     async def warm(self, program: Program, owner: str) -> None:
         """Prepare (a fork server, an image) for programs like this one. A hint; never an error."""
         ...

@@ -9,6 +9,7 @@ from typing import Any
 from ..model.errors import GpuclusterError
 from ..model.events import PublishedEvent
 from ..model.jobs import Attempt, Job, Progress
+from ..model.topology import HealthSetting
 from .events import EngineEvent
 from .instructions import Instruction
 from .protocols import ChangeSet, HistoryEntry
@@ -46,6 +47,7 @@ class StepRecord:
         self._history: list[HistoryEntry] = []
         self._steps: list[tuple[str, str, Progress]] = []
         self._events: list[PublishedEvent] = []
+        self._health_settings: dict[str, HealthSetting] = {}
 
     def new_job(self, job: Job, verbatim: bytes) -> None:
         self._new_jobs[job.id] = job
@@ -67,6 +69,9 @@ class StepRecord:
 
     def step_report(self, job: Job, attempt: Attempt, progress: Progress) -> None:
         self._steps.append((job.id, attempt.id, progress))
+
+    def health_set(self, setting: HealthSetting) -> None:
+        self._health_settings[setting.node] = setting
 
     def instruct(self, instructions: Iterable[Instruction]) -> None:
         self.instructions.extend(instructions)
@@ -101,6 +106,7 @@ class StepRecord:
             history=self._history,
             steps=self._steps,
             events=self._events,
+            health_settings=list(self._health_settings.values()),
         )
         return StepResult(
             changes=changes,

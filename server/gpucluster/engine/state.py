@@ -10,10 +10,10 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 
 from ..model.errors import InvalidRequest, NotFound
-from ..model.jobs import HOLDING_STATES, Attempt, Job, JobState
+from ..model.jobs import HOLDING_STATES, TASK_ENDED, Attempt, Job, JobState
 from ..model.queues import QueueSpec
 from ..model.resources import Resources, sum_resources
-from ..model.topology import Node
+from ..model.topology import HealthSetting, Node, NodeHealth, under
 from ..policy.decisions import Snapshot
 from ..policy.explain import Known
 from ..policy.pending import PendingQueue
@@ -31,7 +31,10 @@ class ClusterState:
     """Read it freely; only the engine writes it."""
 
     def __init__(self, queues: Sequence[QueueSpec], nodes: Iterable[Node] = ()) -> None:
-        self.space = ClusterSpace(nodes)
+        #: The nodes as their agents see them, and what an administrator set; `nodes` has both together.
+        self.reported: dict[str, Node] = {node.name: node for node in nodes}
+        self.settings: dict[str, HealthSetting] = {}
+        self.space = ClusterSpace(self.reported.values())
         self.tree = QueueTree(queues, self.space.capacity())
         self.jobs: dict[str, Job] = {}
         self.by_number: dict[int, str] = {}
@@ -166,9 +169,33 @@ class ClusterState:
         self.space.release(attempt.id, attempt.placements)
 
     def set_node(self, node: Node) -> None:
-        """A node joined or is otherwise than before; guarantees and shares are measured anew."""
-        self.space.set_node(node)
-        self.tree.set_capacity(self.space.capacity())
+        """A node joined or its agent sees it otherwise than before; guarantees and shares are measured anew."""
+        self.reported[node.name] = node
+        effective = under(node, self.settings.get(node.name))
+        if effective != self.nodes.get(node.name):
+            self.space.set_node(effective)
+            self.tree.set_capacity(self.space.capacity())
+
+    def set_health(self, setting: HealthSetting) -> None:
+        """An administrator's setting; of a node that has not reported yet it counts from when it does."""
+        self.settings[setting.node] = setting
+        if setting.node in self.reported:
+            self.set_node(self.reported[setting.node])
+
+    def given_up(self, node: str) -> HealthSetting | None:
+        """The setting by which an administrator gave the node up; None when it is not given up."""
+        setting = self.settings.get(node)
+        return setting if setting is not None and setting.health is NodeHealth.LOST else None
+
+    def has_tasks(self, node: str) -> bool:
+        """Whether any task there is not known to be over. Cost: a walk over the active attempts."""
+        return any(
+            task.placement.node == node and task.state not in TASK_ENDED
+            for job_id in self.by_attempt.values()
+            for attempt in (self.jobs[job_id].attempt,)
+            if attempt is not None
+            for task in attempt.tasks
+        )
 
     def keep_queue(self, name: str) -> None:
         """Jobs of a queue that was removed keep a queue of that name: guaranteed nothing, open to nobody."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..model.jobs import Job, JobState, Progress
 from ..model.resources import GPU, WHOLE_GPU
-from ..model.topology import GpuHealth, Node
+from ..model.topology import GpuHealth, HealthSetting, Node
 from ..policy.tree import Queue
 
 
@@ -59,8 +59,8 @@ def queue_event(queue: Queue, waiting: int, running: int) -> dict[str, Any]:
     return {"queue": queue.name, "used": dict(queue.used), "waiting": waiting, "running": running}
 
 
-def node_event(node: Node, before: Node | None) -> dict[str, Any]:
-    """For ``node.health``. `before` None: the node is new."""
+def node_event(node: Node, before: Node | None, setting: HealthSetting | None) -> dict[str, Any]:
+    """For ``node.health``. `before` None: the node is new. `setting`: what an administrator set, if anything."""
     return {
         "node": node.name,
         "rack": node.rack,
@@ -69,4 +69,7 @@ def node_event(node: Node, before: Node | None) -> dict[str, Any]:
         "gpus": len(node.gpus),
         "gpus_not_ok": {gpu.uuid: gpu.health.value for gpu in node.gpus if gpu.health is not GpuHealth.OK},
         "simulated": node.simulated,
+        "set_by": setting.actor_name if setting else None,
+        "set_reason": setting.reason if setting else None,
+        "set_us": setting.time_us if setting else None,
     }

@@ -43,6 +43,20 @@ class NodeHealth(str, enum.Enum):
     LOST = "lost"
 
 
+class HealthSetting(msgspec.Struct, frozen=True, kw_only=True):
+    """What an administrator set for a node. It holds, over restarts too, until one sets something else.
+
+    `actor` is a principal id, `actor_name` their name for people, `time_us` since when (microseconds since the epoch).
+    """
+
+    node: str
+    health: NodeHealth
+    actor: str
+    actor_name: str
+    reason: str | None = None
+    time_us: int = 0
+
+
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One machine. `cpu` in thousandths of a core, `memory` in bytes, `extra` any other named resource."""
 
@@ -66,3 +80,13 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
                 for name in (GPU, gpu_of_type(gpu.type)):
                     amounts[name] = amounts.get(name, 0) + WHOLE_GPU
         return Resources(amounts)
+
+
+_WORSE = (NodeHealth.READY, NodeHealth.CORDONED, NodeHealth.LOST)
+
+
+def under(node: Node, setting: HealthSetting | None) -> Node:
+    """The node as it counts: of what its agent reports and what an administrator set, the worse."""
+    if setting is None or _WORSE.index(setting.health) <= _WORSE.index(node.health):
+        return node
+    return msgspec.structs.replace(node, health=setting.health)

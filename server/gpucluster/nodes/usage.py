@@ -59,14 +59,15 @@ class UsageSampler(Generic[Key]):
         self._last: Sample[Key] | None = None
         self._cpu_s: dict[tuple[int, float], float] = {}  # by pid and start time: a pid is used again
 
-    def sample(self, roots: Mapping[Key, int]) -> Sample[Key]:
-        """`roots`: the pid at the top of each task's tree. A tree that is gone has no entry in the sample."""
+    def sample(self, supervisors: Mapping[Key, int]) -> Sample[Key]:
+        """`supervisors`: the pid above each task's tree, not counted itself. A tree that is gone has no entry."""
         now = self._monotonic_s()
         if self._last is not None and now - self._last.time_s < self._interval_s:
             return self._last
         elapsed = now - self._last.time_s if self._last else None
         before, self._cpu_s = self._cpu_s, {}
-        tasks = {key: self._task(pid, before, elapsed) for key, pid in roots.items()}
+        children = _children() if supervisors else {}
+        tasks = {key: self._task(_below(pid, children), before, elapsed) for key, pid in supervisors.items()}
         self._last = Sample(
             time_s=now,
             gpus=self._gpus(),
@@ -88,10 +89,13 @@ class UsageSampler(Generic[Key]):
         }
 
     def _task(
-        self, root: int, before: Mapping[tuple[int, float], float], elapsed_s: float | None
+        self,
+        tree: Iterable[psutil.Process],
+        before: Mapping[tuple[int, float], float],
+        elapsed_s: float | None,
     ) -> TaskUsage | None:
-        cpu_s, rss, count = 0.0, 0, 0
-        for process in _tree(root):
+        cpu_s, rss, count, is_known = 0.0, 0, 0, elapsed_s is not None
+        for process in tree:
             try:
                 with process.oneshot():
                     key = (process.pid, process.create_time())
@@ -99,18 +103,33 @@ class UsageSampler(Generic[Key]):
                     rss += process.memory_info().rss
             except psutil.Error:
                 continue
-            self._cpu_s[key] = times.user + times.system
-            cpu_s += max(self._cpu_s[key] - before.get(key, 0.0), 0.0)
             count += 1
+            self._cpu_s[key] = times.user + times.system
+            if elapsed_s is not None and key not in before and time.time() - key[1] > elapsed_s:
+                is_known = False  # an old process that is new here: when it used its CPU is not known
+            cpu_s += max(self._cpu_s[key] - before.get(key, 0.0), 0.0)
         if not count:
             return None
-        cpu = round(1000 * cpu_s / elapsed_s) if elapsed_s else None
+        cpu = round(1000 * cpu_s / elapsed_s) if is_known and elapsed_s else None
         return TaskUsage(cpu_milli=cpu, rss_bytes=rss, processes=count)
 
 
-def _tree(root: int) -> Iterable[psutil.Process]:
-    try:
-        process = psutil.Process(root)
-        return [process, *process.children(recursive=True)]
-    except psutil.Error:
-        return []
+def _children() -> dict[int, list[psutil.Process]]:
+    """All processes by their parent: one walk over the machine serves every task."""
+    children: dict[int, list[psutil.Process]] = {}
+    for process in psutil.process_iter():
+        try:
+            children.setdefault(process.ppid(), []).append(process)
+        except psutil.Error:
+            continue
+    return children
+
+
+def _below(root: int, children: Mapping[int, list[psutil.Process]]) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    pending = [root]
+    while pending:
+        for process in children.get(pending.pop(), ()):
+            found.append(process)
+            pending.append(process.pid)
+    return found

@@ -38,7 +38,7 @@ def create(task_dir: str, spec: dict[str, Any], secrets: dict[str, str], fill: C
     if os.path.exists(os.path.join(task_dir, protocol.SPEC)):
         return
     parent, name = os.path.split(task_dir)
-    os.makedirs(parent, mode=0o700, exist_ok=True)
+    _make(parent)
     building = os.path.join(parent, f".{name}.{os.getpid()}.new")
     shutil.rmtree(building, ignore_errors=True)
     try:
@@ -52,6 +52,12 @@ def create(task_dir: str, spec: dict[str, Any], secrets: dict[str, str], fill: C
     except BaseException:
         shutil.rmtree(building, ignore_errors=True)
         raise
+
+
+def _make(path: str) -> None:
+    """Make one folder, and none above it: a data folder that was deleted under us must not come back."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
 
 
 class State(enum.Enum):
@@ -109,13 +115,45 @@ def _is_before_boot(path: str) -> bool:
         return False
 
 
+def make_empty(task_dir: str) -> None:
+    """Make the folder of a task that was never prepared, for `revoke`: a scheduler that was thought dead and prepares
+    it late then meets the claim. Without `tasks/` above it nothing is made: the data folder is gone. Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        _make(os.path.dirname(task_dir))
+        _make(task_dir)
+
+
 def revoke(task_dir: str) -> bool:
-    """Claim the folder so that no supervisor ever runs it; False when one was quicker. Raises OSError."""
-    os.makedirs(task_dir, mode=0o700, exist_ok=True)
-    if not folder.create_started(task_dir, "agent"):
-        return False
+    """See to it that no supervisor ever runs this folder; False when one was quicker. Raises OSError.
+
+    A folder that was deleted stays deleted: nobody can claim what is gone.
+    """
+    try:
+        if not folder.create_started(task_dir, "agent"):
+            return False
+    except FileNotFoundError:
+        return True
     forget_secrets(task_dir)
     return True
+
+
+def supervisor(task_dir: str) -> processes.Process | None:
+    """The supervisor that claimed the folder, if that very process still runs."""
+    started = folder.read_json(os.path.join(task_dir, protocol.STARTED))
+    if not isinstance(started, dict) or started.get("by") != "supervisor":
+        return None
+    process = processes.read_process(int(started.get("pid") or 0))
+    if process is None or process.is_dead or process.start_ticks != started.get("start_ticks"):
+        return None
+    return process
+
+
+def kill_supervisor(task_dir: str) -> None:
+    """SIGKILL for the folder's supervisor, if it still runs."""
+    process = supervisor(task_dir)
+    if process is not None:
+        processes.kill_exactly(process)
 
 
 def forget_secrets(task_dir: str) -> None:

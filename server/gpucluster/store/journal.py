@@ -31,6 +31,7 @@ from .queries import Queries
 from .rows import (
     ATTEMPT_CHANGES,
     JOB_CHANGES,
+    SETTING_CHANGES,
     TASK_CHANGES,
     attempt_row,
     event_row,
@@ -39,6 +40,7 @@ from .rows import (
     job_row,
     program_row,
     queue_row,
+    setting_row,
     task_row,
 )
 
@@ -140,6 +142,7 @@ class _Statements:
         )
         self.no_queues = delete(tables.queues)
         self.queue = insert(tables.queues)
+        self.setting = insert_or_update(kind, tables.node_settings, ["node"], SETTING_CHANGES)
 
 
 class _Transaction:
@@ -178,6 +181,9 @@ class _Transaction:
             self._set_counter(connection, "last_seq", max(event.seq for event in changes.events))
         if changes.queues is not None:
             self._write_queues(connection, changes)
+        if changes.health_settings:
+            rows = [setting_row(setting) for setting in changes.health_settings]
+            connection.execute(statements.setting, rows)
 
     def _set_counter(self, connection: Connection, key: str, value: int) -> None:
         connection.execute(self._statements.counter, {"b_key": key, "b_value": str(value)})

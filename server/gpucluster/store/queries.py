@@ -15,7 +15,7 @@ from ..model.queues import QueueSpec
 from . import tables
 from .codec import decode_progress
 from .database import Database, slices
-from .rows import Row, attempt_of, event_of, history_of, job_of, queue_of, task_of
+from .rows import Row, attempt_of, event_of, history_of, job_of, queue_of, setting_of, task_of
 
 _ENDED = [state.value for state in ENDED_STATES]
 _OPEN = [state.value for state in JobState if state not in ENDED_STATES]
@@ -171,11 +171,14 @@ class Queries:
             waited_for = {dependency for job in jobs for dependency in job.spec.after}
             states = _states(connection, sorted(waited_for))
             counters = _meta(connection)
+            settings = connection.execute(select(tables.node_settings).order_by(tables.node_settings.c.node))
+            health_settings = [setting_of(row) for row in settings.mappings()]
         return Recovered(
             jobs=jobs,
             last_seq=int(counters.get("last_seq", "0")),
             last_job_number=int(counters.get("last_job_number", "0")),
             ended_states={job_id: state.value for job_id, state in states.items() if state in ENDED_STATES},
+            health_settings=health_settings,
         )
 
 

@@ -24,6 +24,7 @@ from ..model.jobs import (
 from ..model.principals import Principal
 from ..model.queues import QueueSpec
 from ..model.resources import GPU
+from ..model.topology import HealthSetting, NodeHealth
 from .codec import (
     as_rest,
     column_text,
@@ -61,6 +62,7 @@ JOB_CHANGES = (
     "ended_us", "attempt_id", "progress", "spec", "rest",
 )  # fmt: skip
 ATTEMPT_CHANGES = ("state", "created_us", "started_us", "ended_us", "outcome", "rest")
+SETTING_CHANGES = ("health", "actor", "actor_name", "reason", "time_us")
 TASK_CHANGES = (
     "role", "node", "gpus", "gpu_uuids", "resources", "state", "exit_code", "ended_us", "placement", "exit",
 )  # fmt: skip
@@ -196,6 +198,19 @@ def event_row(event: PublishedEvent) -> dict[str, Any]:
 
 def event_of(row: Row) -> PublishedEvent:
     return PublishedEvent(**{**row, "data": _decode_data(row["data"])})
+
+
+def setting_row(setting: HealthSetting) -> dict[str, Any]:
+    return {
+        **msgspec.structs.asdict(setting),
+        "health": setting.health.value,
+        "actor_name": column_text(setting.actor_name),
+        "reason": column_text(setting.reason),
+    }
+
+
+def setting_of(row: Row) -> HealthSetting:
+    return HealthSetting(**{**row, "health": NodeHealth(row["health"])})
 
 
 def queue_row(position: int, queue: QueueSpec) -> dict[str, Any]:

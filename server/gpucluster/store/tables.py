@@ -51,6 +51,18 @@ queues = Table(
     Column("spec", Text, nullable=False),  # QueueSpec
 )
 
+#: What an administrator set for a node (HealthSetting); the newest of each.
+node_settings = Table(
+    "node_settings",
+    metadata,
+    Column("node", String(255), primary_key=True),
+    Column("health", String(16), nullable=False),
+    Column("actor", String(255), nullable=False),
+    Column("actor_name", String(255), nullable=False),
+    Column("reason", Text),
+    Column("time_us", BigInteger, nullable=False),
+)
+
 jobs = Table(
     "jobs",
     metadata,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
+import psutil
+import pytest
 from nvml_double import RecordedHost, RecordedNvml, load
 
 from gpucluster.nodes.inventory import Inventory
@@ -48,34 +51,65 @@ def test_real_gpus_report_what_nvml_says_and_nothing_where_it_says_nothing():
     assert without.memory_used_bytes == 4 << 20
 
 
-def test_tree_counts_with_its_children_and_a_tree_that_is_gone_has_no_entry():
-    script = (
-        "import subprocess, sys; subprocess.Popen(['sleep', '60']); print('up', flush=True); sys.stdin.read()"
-    )
+#: A supervisor of two processes: one uses CPU while its standard input is open, the other sleeps.
+SUPERVISOR = """
+import subprocess, sys
+busy = subprocess.Popen([sys.executable, "-c", "print('up', flush=True)\\nwhile True: pass"], stdout=subprocess.PIPE)
+idle = subprocess.Popen([sys.executable, "-c", "print('up', flush=True); import time; time.sleep(60)"], stdout=subprocess.PIPE)
+busy.stdout.readline(), idle.stdout.readline()
+print("up", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def supervisor():
     with subprocess.Popen(
-        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", SUPERVISOR],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     ) as child:
         try:
-            child.stdout.readline()
-            sample = UsageSampler(simulated()).sample({"mine": child.pid, "gone": 2**22 + 7})
-            assert set(sample.tasks) == {"mine"}
-            assert sample.tasks["mine"].processes == 2
-            assert sample.tasks["mine"].rss_bytes > 1 << 20
-            assert sample.tasks["mine"].cpu_milli is None
+            assert child.stdout.readline()
+            yield child.pid
         finally:
             os.killpg(child.pid, 9)
 
 
-def test_cpu_is_measured_between_two_samples():
+def test_tree_counts_without_its_supervisor_and_a_tree_that_is_gone_has_no_entry(supervisor):
+    sample = UsageSampler(simulated()).sample({"mine": supervisor, "gone": 2**22 + 7})
+    assert set(sample.tasks) == {"mine"}
+    assert sample.tasks["mine"].processes == 2
+    assert sample.tasks["mine"].rss_bytes > 2 << 20
+    assert sample.tasks["mine"].cpu_milli is None
+
+
+def cpu_used(pid: int) -> float:
+    return sum(sum(child.cpu_times()[:2]) for child in psutil.Process(pid).children())
+
+
+def test_cpu_is_measured_between_two_samples(supervisor):
     clock = Clock()
     sampler = UsageSampler(simulated(), interval_s=1, monotonic_s=clock)
-    sampler.sample({"me": os.getpid()})
-    before = sum(os.times()[:2])
-    while sum(os.times()[:2]) - before < 0.2:
-        pass
+    sampler.sample({"mine": supervisor})
+    before = cpu_used(supervisor)
+    while cpu_used(supervisor) - before < 0.2:
+        time.sleep(0.01)
     clock.now_s += 2
-    cpu = sampler.sample({"me": os.getpid()}).tasks["me"].cpu_milli
-    assert cpu >= 100  # 0.2 s of one core in 2 s
+    assert sampler.sample({"mine": supervisor}).tasks["mine"].cpu_milli >= 100  # 0.2 s of one core in 2 s
+
+
+def test_what_an_old_process_used_before_it_was_known_is_not_told_as_of_now(supervisor):
+    clock = Clock()
+    sampler = UsageSampler(simulated(), interval_s=0, monotonic_s=clock)
+    sampler.sample({})
+    while cpu_used(supervisor) < 0.1:
+        time.sleep(0.01)
+    clock.now_s += 0.001
+    assert sampler.sample({"mine": supervisor}).tasks["mine"].cpu_milli is None
+    clock.now_s += 1
+    assert sampler.sample({"mine": supervisor}).tasks["mine"].cpu_milli is not None
 
 
 def test_sampler_asked_too_soon_gives_the_last_sample_again():

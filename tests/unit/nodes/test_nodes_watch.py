@@ -1,4 +1,4 @@
-"""The running scheduler's look at its GPUs: what is ours, what is a stranger's, and what an administrator set."""
+"""The running scheduler's look at its GPUs: what is ours, and what is a stranger's."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 
-import msgspec
 import pytest
 from nvml_double import RecordedHost, RecordedNvml, load
 
 from gpucluster.api.config import ClusterConfig
 from gpucluster.api.node_watch import NodeWatch, task_attempt
 from gpucluster.engine.events import NodeChanged
-from gpucluster.model.topology import GpuHealth, Node, NodeHealth
+from gpucluster.model.topology import GpuHealth, Node
 from gpucluster.nodes.inventory import Inventory
 from gpucluster.nodes.nvml import Nvml
 from gpucluster.nodes.settings import NodeSettings, Source
@@ -97,12 +96,3 @@ def test_task_of_a_running_attempt_is_ours_and_one_of_another_scheduler_is_not(t
 
     watched.state.by_attempt = {}
     watched.look_until(lambda node: node.gpus[1].health is GpuHealth.FOREIGN)
-
-
-def test_look_does_not_undo_what_an_administrator_set():
-    watched = Watched()
-    cordoned = msgspec.structs.replace(watched.node, health=NodeHealth.CORDONED)
-    watched.state.nodes[watched.node.name] = cordoned
-    watched.library.gpus[1]["ecc_uncorrected"] = 1
-    node = watched.look_until(lambda node: node.gpus[1].health is GpuHealth.BAD)
-    assert node.health is NodeHealth.CORDONED

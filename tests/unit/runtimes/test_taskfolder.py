@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from gpucluster.runtimes.taskfolder import State
 @pytest.fixture
 def task_dir(tmp_path: Path) -> Path:
     path = tmp_path / "tasks" / "a" / "worker.0"
+    (tmp_path / "tasks").mkdir()
     taskfolder.create(str(path), {"format": 1}, {"TOKEN": "x"}, lambda inputs: None)
     return path
 
@@ -95,3 +97,29 @@ def test_names_that_are_no_part_of_a_path_are_refused(name: str) -> None:
         taskfolder.task_folder("/data", "attempt", name, 0)
     with pytest.raises(ValueError, match="is no"):
         taskfolder.attempt_folder("/data", name)
+
+
+def test_deleted_folder_counts_as_revoked_and_does_not_come_back(task_dir: Path) -> None:
+    shutil.rmtree(task_dir)
+    assert taskfolder.revoke(str(task_dir))
+    assert not task_dir.exists()
+    with pytest.raises(FileNotFoundError):
+        folder.claim(str(task_dir))
+    assert not task_dir.exists()
+
+
+def test_folder_that_was_never_there_is_claimed_against_one_that_comes_late(task_dir: Path) -> None:
+    never = task_dir.parents[1] / "b" / "worker.0"
+    taskfolder.make_empty(str(never))
+    assert taskfolder.revoke(str(never))
+    with pytest.raises(OSError, match="not empty"):
+        taskfolder.create(str(never), {}, {}, lambda inputs: None)
+    assert folder.claim(str(never)) is None
+
+
+def test_nothing_is_made_where_the_data_folder_is_gone(tmp_path: Path) -> None:
+    task_dir = tmp_path / "data" / "tasks" / "a" / "worker.0"
+    taskfolder.make_empty(str(task_dir))
+    with pytest.raises(FileNotFoundError):
+        taskfolder.create(str(task_dir), {}, {}, lambda inputs: None)
+    assert not (tmp_path / "data").exists()

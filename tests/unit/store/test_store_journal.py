@@ -46,6 +46,7 @@ from gpucluster.model.jobs import (
 from gpucluster.model.principals import Principal
 from gpucluster.model.queues import Ordering, QueueSpec
 from gpucluster.model.resources import Resources
+from gpucluster.model.topology import HealthSetting, NodeHealth
 from gpucluster.store import Store
 from gpucluster.store.database import Superseded
 
@@ -337,3 +338,15 @@ def test_reading_where_no_store_is_makes_none(tmp_path: Path, clock: ManualClock
     with pytest.raises(Unavailable, match="no database"):
         Store.open(tmp_path / "none", clock, read_only=True)
     assert not (tmp_path / "none").exists()
+
+
+def test_what_an_administrator_set_for_a_node_is_read_back_and_the_newest_counts(store: Store) -> None:
+    first = HealthSetting(
+        node="n1", health=NodeHealth.CORDONED, actor="unix:0", actor_name="root", reason="new fan", time_us=7
+    )
+    other = HealthSetting(node="n0", health=NodeHealth.READY, actor="unix:1", actor_name="ada", time_us=8)
+    store.commit(ChangeSet(health_settings=[first, other]))
+    assert store.recover().health_settings == [other, first]
+    again = HealthSetting(node="n1", health=NodeHealth.LOST, actor="unix:1", actor_name="ada", time_us=9)
+    store.commit(ChangeSet(health_settings=[again]))
+    assert store.recover().health_settings == [other, again]

@@ -83,6 +83,16 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("key", name="pk_meta"),
     )
     op.create_table(
+        "node_settings",
+        sa.Column("node", sa.String(length=255), nullable=False),
+        sa.Column("health", sa.String(length=16), nullable=False),
+        sa.Column("actor", sa.String(length=255), nullable=False),
+        sa.Column("actor_name", sa.String(length=255), nullable=False),
+        sa.Column("reason", sa.Text()),
+        sa.Column("time_us", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("node", name="pk_node_settings"),
+    )
+    op.create_table(
         "queues",
         sa.Column("name", sa.String(length=255), nullable=False),
         sa.Column("position", sa.Integer(), nullable=False),
