@@ -231,8 +231,8 @@ class ZMQInteractiveShell(InteractiveShell):
             return super().showtraceback(exc_tuple)
         if issubclass(etype, SystemExit) and sys._getframe(1).f_code.co_name == "run_code":
             raise _CellExit
-        if issubclass(etype, _CellExit):
-            return None
+        if issubclass(etype, (SystemExit, _CellExit)):
+            return None  # an end, and no error: exit(), or the notice to stop, wherever in IPython it came
         if _holds_group(value):  # IPython prints these to stderr, as plain text
             lines = traceback.format_exception(etype, value, self._from_cell_on(tb))
             return self._showtraceback(etype, value, "".join(lines).rstrip().split("\n"))

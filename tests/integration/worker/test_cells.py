@@ -188,6 +188,22 @@ def test_the_notice_to_stop_runs_finally_and_exit_functions(workers: Workers) ->
     assert not (run.task_dir / "result.json").exists()
 
 
+def test_the_notice_to_stop_a_cell_that_awaits_is_no_error(workers: Workers) -> None:
+    task = workers.start("import asyncio\nprint('ready')\nawait asyncio.sleep(60)")
+    task.until(lambda run: "ready" in run.stdout)
+    run = task.end_by(STOP)
+    assert run.json_of(Kind.ERROR) == []
+    assert run.code == 143
+
+
+def test_the_notice_to_stop_while_ipython_prepares_the_cell_is_no_error(workers: Workers) -> None:
+    run = workers.run(
+        "class Stopped:\n    def visit(self, tree):\n        raise SystemExit(143)\n"
+        "ip = get_ipython()\nip.ast_transformers.append(Stopped())\nip.run_cell('1')"
+    )
+    assert run.json_of(Kind.ERROR) == []
+
+
 def test_a_notice_to_stop_that_comes_just_before_a_blocking_call_is_seen_with_the_next_signal(
     workers: Workers,
 ) -> None:
