@@ -100,7 +100,9 @@ class Detached(NotebookError):
 
 
 class JobError(NotebookError):
-    """A job ended otherwise than well. `number`, `job_id`, `attempt`, `rank`, `node`; `tail`: the last log lines."""
+    """A job ended otherwise than well. `number`, `job_id`, `attempt`, `rank` (of `tasks`), `node`; `tail`: the
+    last log lines.
+    """
 
     code = "job_error"
 
@@ -113,6 +115,7 @@ class JobError(NotebookError):
         attempt: int | None = None,
         node: str | None = None,
         rank: int = 0,
+        tasks: int = 1,
         tail: str = "",
     ) -> None:
         super().__init__(reason)
@@ -121,13 +124,14 @@ class JobError(NotebookError):
         self.attempt = attempt
         self.node = node
         self.rank = rank
+        self.tasks = tasks
         self.tail = tail
 
     def where(self) -> str:
         """One line that says which job it was and how to see more."""
         if self.attempt is None:
             return f"in job {self.number} — %why {self.number}"
-        rank = f", rank {self.rank}" if self.rank else ""
+        rank = f", rank {self.rank}" if self.tasks > 1 else ""
         node = f" on {self.node}" if self.node else ""
         option = f" --rank {self.rank}" if self.rank else ""
         return f"in job {self.number} (attempt {self.attempt}{rank}){node} — %logs {self.number}{option}"
@@ -162,13 +166,21 @@ class JobFailed(JobError):
         attempt: int | None = None,
         node: str | None = None,
         rank: int = 0,
+        tasks: int = 1,
         tail: str = "",
         ename: str | None = None,
         evalue: str | None = None,
         traceback: list[str] | None = None,
     ) -> None:
         super().__init__(
-            reason, job_id=job_id, number=number, attempt=attempt, node=node, rank=rank, tail=tail
+            reason,
+            job_id=job_id,
+            number=number,
+            attempt=attempt,
+            node=node,
+            rank=rank,
+            tasks=tasks,
+            tail=tail,
         )
         self.ename = ename
         self.evalue = evalue

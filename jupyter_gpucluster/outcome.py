@@ -109,9 +109,11 @@ def failure(
 
     The rank that failed first explains a gang's failure; so unless rank 0 is that one, its log is read.
     """
-    task = _failed_task(job)
+    task = failed_task(job)
     rank = task.rank if task else 0
     tail = ""
+    if rank != 0:
+        error = None
     if with_tail or (error is None and rank != 0):
         tail, found = _last_words(client, job, rank)
         error = error or found
@@ -121,6 +123,7 @@ def failure(
         "attempt": job.attempt.number if job.attempt else None,
         "node": (task.node if task else _first_node(job)),
         "rank": rank,
+        "tasks": job.tasks,
         "tail": tail if with_tail or (rank != 0 and error is None) else "",
     }
     if job.state == "cancelled":
@@ -142,13 +145,18 @@ def _because(job: JobView) -> str:
     return f": {job.reason}" if job.reason else ""
 
 
-def _failed_task(job: JobView) -> TaskView | None:
-    if job.attempt is None:
-        return None
-    failed = [task for task in job.attempt.tasks if task.state in ("failed", "lost")]
-    #: Tasks that were ended because another one failed carry a signal; the one that began has an exit code of its own.
-    own = [task for task in failed if task.exit_code is not None and 0 < task.exit_code < 128]
-    return min(own or failed, key=lambda task: task.rank, default=None)
+def failed_task(job: JobView) -> TaskView | None:
+    """The task whose end explains that of the job: one that was lost, else the first to fail by itself.
+
+    Tasks that had been told to stop by then ended because of that one, whatever they ended with.
+    """
+
+    def how_early(task: TaskView) -> tuple[bool, bool, float, int]:
+        ended = float("inf") if task.ended_us is None else task.ended_us
+        return task.state != "lost", task.stop_cause is not None, ended, task.rank
+
+    tasks = job.attempt.tasks if job.attempt else ()
+    return min((task for task in tasks if task.state in ("failed", "lost")), key=how_early, default=None)
 
 
 def _first_node(job: JobView) -> str | None:

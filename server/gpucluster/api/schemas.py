@@ -147,6 +147,8 @@ class TaskView(msgspec.Struct, kw_only=True):
     )
     memory_bytes: int | None = None  # resident memory of all its processes, shared pages counted in each
     note: str | None = None  # what its owner should know while it runs
+    ended_us: int | None = None
+    stop_cause: str | None = None  # the stop it had notice of before it ended; None = it ended by itself, or runs
 
 
 class AttemptView(msgspec.Struct, kw_only=True):

@@ -208,6 +208,8 @@ class Views:
             cpu_percent=usage.cpu_milli / 10 if usage and usage.cpu_milli is not None else None,
             memory_bytes=usage.rss_bytes if usage else None,
             note=self._task_notes().get((attempt_id, task.rank)),
+            ended_us=ended.ended_us or None if ended else None,
+            stop_cause=ended.stop_cause if ended else None,
         )
 
     def _place(self, placement: TaskPlacement) -> dict[str, Any]:
