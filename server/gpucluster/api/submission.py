@@ -25,6 +25,7 @@ from ..model.errors import (
     NotFound,
     NotSupported,
     TooLarge,
+    Unavailable,
     VersionMismatch,
 )
 from ..model.ids import make_id
@@ -48,9 +49,6 @@ MAX_ROLES = 64
 MAX_GPUS_PER_TASK = 100_000
 MAX_CPUS_PER_TASK = 100_000
 MAX_MEMORY_BYTES = 1 << 60
-MAX_SECONDS = 10 * 365 * 86400.0
-MAX_GRACE_S = 3600.0
-MAX_RETRIES = 1000
 MAX_AFTER = 100
 MAX_NAME = 200
 MAX_NAMES = 10_000
@@ -59,6 +57,8 @@ MAX_SOURCE_BYTES = 4 << 20
 MAX_STRING_BYTES = 128 << 10
 MAX_STRINGS_BYTES = 1 << 20
 SHOWN_NAME = 60
+#: How long a refused submission waits for the engine to be rebuilt, to learn whether it was stored all the same.
+REBUILD_PATIENCE_S = 1.0
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ROLE_NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
@@ -161,7 +161,7 @@ class Submissions:
             idempotency_key=submission.idempotency_key,
         )
         event = JobSubmitted(job=job, verbatim=verbatim(submission), ended_dependencies=ended)
-        async with self._secrets(job.id, submission.secret_env):
+        async with self._secrets(job, submission.secret_env):
             await self._driver.submit(event)
         return job
 
@@ -214,16 +214,32 @@ class Submissions:
             )
 
     @contextlib.asynccontextmanager
-    async def _secrets(self, job_id: str, values: dict[str, str]) -> AsyncIterator[None]:
-        """Write them before the job is committed; take them back when it is not."""
-        if values:
-            await asyncio.to_thread(self._store.secrets.write, job_id, values)
+    async def _secrets(self, job: Job, values: dict[str, str]) -> AsyncIterator[None]:
+        """Write them before the job is committed; take them back when it surely is not. Where that cannot be known now
+        (a commit may be durable although it reported a failure), they stay for the job, or for the sweep at start.
+        """
+        if not values:
+            yield
+            return
+        await asyncio.to_thread(self._store.secrets.write, job.id, values)
         try:
             yield
-        except BaseException:
-            if values:
-                await asyncio.to_thread(self._store.secrets.remove, job_id)
+        except GpuclusterError as error:
+            if not isinstance(error, Unavailable) or await self._is_surely_unknown(job):
+                with contextlib.suppress(Unavailable):
+                    await asyncio.to_thread(self._store.secrets.remove, job.id)
             raise
+
+    async def _is_surely_unknown(self, job: Job) -> bool:
+        """Whether the store, asked after the engine was rebuilt from it, has no such job."""
+        try:
+            await self._driver.settled(REBUILD_PATIENCE_S)
+            await asyncio.to_thread(self._store.get_job, job.id)
+        except NotFound:
+            return True
+        except GpuclusterError:
+            return False
+        return False
 
     @contextlib.asynccontextmanager
     async def _one_at_a_time(self, owner_id: str, key: str) -> AsyncIterator[None]:
@@ -273,23 +289,11 @@ def _check_envelope(submission: JobSubmission) -> None:
 
 
 def normalise_spec(submission: JobSubmission, config: ClusterConfig, nodes: Sequence[Node]) -> JobSpec:
-    """The job for the policy, with every default filled in. Raises InvalidRequest.
+    """The job for the policy, with every default filled in. Raises InvalidRequest for what cannot be turned into one;
+    whether its values may be is for policy/admission.py to say.
 
-    Fields are named as people know them, by the option: `tasks` for a role's count, `time` for the time limit.
+    Fields are named as people know them, by the option: `tasks` for a role's count.
     """
-    if submission.tier != 1:
-        if submission.tier not in (0, 2):
-            raise InvalidRequest("tier", f"there are tiers 0, 1 and 2, not {submission.tier}")
-        raise NotSupported(
-            "tier", f"tier {submission.tier} comes with a later version", "Leave it out: tier 1."
-        )
-    if submission.priority != 0:
-        raise NotSupported("priority", "priorities come with a later version", "Leave it out.")
-    if submission.time_limit_s is not None:
-        _check_range("time", submission.time_limit_s, 0, MAX_SECONDS, above=True)
-    if submission.grace_s is not None:
-        _check_range("grace", submission.grace_s, 0, MAX_GRACE_S)
-    _check_range("retries", submission.retries, 0, MAX_RETRIES)
     if len(submission.after) > MAX_AFTER:
         raise InvalidRequest("after", f"a job waits for at most {MAX_AFTER} others")
     spec = JobSpec(
@@ -309,9 +313,6 @@ def normalise_spec(submission: JobSubmission, config: ClusterConfig, nodes: Sequ
 def _roles(roles: list[RoleSubmission], limit: int, nodes: Sequence[Node]) -> tuple[TaskRole, ...]:
     if not 1 <= len(roles) <= MAX_ROLES:
         raise InvalidRequest("roles", f"a job has 1 to {MAX_ROLES} task roles, not {len(roles)}")
-    names = [role.name for role in roles]
-    if len(set(names)) < len(names):
-        raise InvalidRequest("roles", "two task roles have the same name")
     for index, role in enumerate(roles):
         _check_range(_field(index, "tasks", roles), role.count, 1, limit)
     if sum(role.count for role in roles) > limit:
@@ -443,11 +444,10 @@ def _check_names(submission: JobSubmission) -> None:
         raise InvalidRequest("inputs", "a command takes none")
 
 
-def _check_range(field: str, value: float, low: float, high: float, *, above: bool = False) -> None:
-    """`low` ≤ value ≤ `high` (`above`: low itself is refused). NaN is in no range."""
-    if not low <= value <= high or (above and value == low):
-        least = f"more than {low:g}" if above else f"{low:g} or more"
-        raise InvalidRequest(field, f"{value:g} is not possible: {least}, at most {high:g}")
+def _check_range(field: str, value: float, low: float, high: float) -> None:
+    """`low` ≤ value ≤ `high`. NaN is in no range."""
+    if not low <= value <= high:
+        raise InvalidRequest(field, f"{value:g} is not possible: {low:g} or more, at most {high:g}")
 
 
 def job_name(submission: JobSubmission) -> str:
