@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..model.errors import Forbidden, NotFound
 from ..model.jobs import Job, Share
@@ -50,7 +50,7 @@ class Visibility:
             spec = self._find_queue(name) if name else None
             if spec is None:
                 return False
-            if is_named(spec.admin_users, principal):
+            if principal.is_named(spec.admin_users):
                 return True
             name = spec.parent if spec.name != ROOT else None
         return False
@@ -90,12 +90,6 @@ class Visibility:
                 f"job {job.number} is {job.owner.name}'s: only they and administrators control it"
             )
         return rights
-
-
-def is_named(entries: Sequence[str], principal: Principal) -> bool:
-    """Whether a list of ``*``, user names, principal ids and ``@group`` names this principal."""
-    names = {"*", principal.name, principal.id, *(f"@{group}" for group in principal.groups)}
-    return not names.isdisjoint(entries)
 
 
 def require_admin(principal: Principal, what: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -18,6 +20,11 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     def id(self) -> str:
         """The stable identity, e.g. ``unix:1000``."""
         return f"{self.issuer}:{self.subject}"
+
+    def is_named(self, entries: Iterable[str]) -> bool:
+        """Whether an access list (``*``, user names, principal ids, groups as ``@group``) names this principal."""
+        names = {"*", self.name, self.id, *(f"@{group}" for group in self.groups)}
+        return not names.isdisjoint(entries)
 
 
 SYSTEM = Principal(issuer="system", subject="scheduler", name="scheduler", is_admin=True)

@@ -23,6 +23,9 @@ from .words import amount_text, counted, gpus_text, joined, memory_text, role_te
 #: More than this of anything is a slip of the keyboard, and would only make for odd arithmetic.
 ABSURD = 1 << 60
 MOST_TASKS = 100_000
+MOST_SECONDS = 10 * 365 * 86400.0
+MOST_GRACE_S = 3600.0
+MOST_RETRIES = 1000
 
 
 def check_admission(tree: QueueTree, space: ClusterSpace, spec: JobSpec, owner: Principal) -> None:
@@ -55,12 +58,14 @@ def _check_form(spec: JobSpec) -> None:
         )
     if spec.priority != 0:
         raise NotSupported("priority", "queues are first in, first out so far", "Leave the priority at 0.")
-    if spec.time_limit_s is not None and not 0 < spec.time_limit_s < ABSURD:
-        raise InvalidRequest("time", f"{spec.time_limit_s:g} s is not a time limit", "Ask for more than 0 s.")
-    if not 0 <= spec.grace_s <= 86400:
-        raise InvalidRequest("grace", f"{spec.grace_s:g} s is not a grace period", "Ask for 0 s to one day.")
-    if not 0 <= spec.retries <= 1_000_000:
-        raise InvalidRequest("retries", f"{spec.retries} is not a number of retries", "Ask for 0 or more.")
+    if spec.time_limit_s is not None and not 0 < spec.time_limit_s <= MOST_SECONDS:
+        reason = f"{spec.time_limit_s:g} s is not a time limit"
+        raise InvalidRequest("time", reason, "Ask for more than 0 s and at most ten years.")
+    if not 0 <= spec.grace_s <= MOST_GRACE_S:
+        raise InvalidRequest("grace", f"{spec.grace_s:g} s is not a grace period", "Ask for 0 s to one hour.")
+    if not 0 <= spec.retries <= MOST_RETRIES:
+        reason = f"{spec.retries} is not a number of retries"
+        raise InvalidRequest("retries", reason, f"Ask for 0 to {MOST_RETRIES}.")
 
 
 def _check_role_form(role: TaskRole) -> None:
@@ -100,11 +105,8 @@ def check_queue(tree: QueueTree, name: str, owner: Principal) -> None:
 
 
 def may_submit(queue: QueueSpec, principal: Principal) -> bool:
-    """`submit_users` and `admin_users` name users (by name or principal id), groups as @group, or * for everyone."""
-    if principal.is_admin:
-        return True
-    names = {"*", principal.name, principal.id, *(f"@{group}" for group in principal.groups)}
-    return not names.isdisjoint((*queue.submit_users, *queue.admin_users))
+    """Administrators, and whom the queue's `submit_users` or `admin_users` name."""
+    return principal.is_admin or principal.is_named((*queue.submit_users, *queue.admin_users))
 
 
 # ---- size

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from gpucluster.api.errors import Forbidden, NotFound
-from gpucluster.api.visibility import Visibility, is_named
+from gpucluster.api.visibility import Visibility
 from gpucluster.model.jobs import Job, JobSpec, Program, ProgramKind, Share, TaskRole
 from gpucluster.model.principals import Principal
 from gpucluster.model.queues import ROOT, QueueSpec
@@ -89,11 +89,11 @@ def test_owner_keeps_a_job_whose_queue_was_removed() -> None:
 
 
 def test_names_are_users_principal_ids_groups_or_all() -> None:
-    assert is_named(("ann",), ANN)
-    assert is_named(("unix:uid-ann",), ANN)
-    assert is_named(("@vision",), ANN)
-    assert is_named(("*",), EVE)
-    assert not is_named(("vision", "@ann", "bob"), ANN)
+    assert ANN.is_named(("ann",))
+    assert ANN.is_named(("unix:uid-ann",))
+    assert ANN.is_named(("@vision",))
+    assert EVE.is_named(("*",))
+    assert not ANN.is_named(("vision", "@ann", "bob"))
 
 
 def test_administration_is_inherited_down_the_tree_and_survives_a_loop() -> None:

@@ -126,7 +126,11 @@ def test_maximum_of_a_type_alone_is_told() -> None:
         (make_spec("open", time_limit_s=0.0), "time"),
         (make_spec("open", time_limit_s=float("nan")), "time"),
         (make_spec("open", grace_s=-1.0), "grace"),
+        (make_spec("open", grace_s=3601.0), "grace"),
+        (make_spec("open", grace_s=float("nan")), "grace"),
+        (make_spec("open", time_limit_s=float("inf")), "time"),
         (make_spec("open", retries=-1), "retries"),
+        (make_spec("open", retries=1001), "retries"),
     ],
 )
 def test_malformed_request_names_the_field(bench: Bench, spec: JobSpec, field: str) -> None:
