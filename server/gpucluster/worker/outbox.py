@@ -20,6 +20,7 @@ import os
 import select
 import signal
 import struct
+import sys
 import termios
 import threading
 import time
@@ -63,6 +64,7 @@ class Outbox:
         self._lock: Any = threading.RLock()
         self._ticker = Ticker(FLUSH_S, self.flush)
         self._was_ticking = False
+        self._is_forking = False
         self.is_on_pipes = False
 
     def start(self) -> None:
@@ -73,7 +75,7 @@ class Outbox:
         """Bytes of stdout or stderr. Blocks while the supervisor is slow."""
         if not data:
             return
-        if self._lock._is_owned():  # a signal handler that prints while this thread is sending
+        if self._is_sending():
             self._queue.append(_Packet(kind, data))
             self._ticker.arm()
             return
@@ -93,7 +95,7 @@ class Outbox:
         """One packet, after everything written before. Raises ValueError when it is over MAX_PAYLOAD."""
         if len(payload) > MAX_PAYLOAD:
             raise ValueError(f"a packet of {len(payload)} bytes is over the limit of {MAX_PAYLOAD}")
-        if self._lock._is_owned():
+        if self._is_sending():
             self._queue.append(_Packet(kind, payload))
             self._ticker.arm()
             return
@@ -104,11 +106,30 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what waits."""
-        if self._lock._is_owned():
+        if self._is_sending():
             return
         with self._lock:
             self._seal()
             self._send_queued()
+
+    def _is_sending(self) -> bool:
+        """True in a signal handler that came while this very thread was sending: what it has to say must wait.
+
+        Up to Python 3.10 an exception of a handler can strike between the end of a `with` block and the release. So a
+        lock of ours, with none of its holders on the stack, is one that was left behind: it is released here.
+        """
+        if not self._lock._is_owned():
+            return False
+        if self._is_forking:
+            return True
+        frame = sys._getframe(2)
+        while frame is not None:
+            if frame.f_code in _HOLDERS:
+                return True
+            frame = frame.f_back  # type: ignore[assignment]
+        while self._lock._is_owned():
+            self._lock.release()
+        return False
 
     def _seal(self) -> None:
         """Turn the open line into packets, none cut within a UTF-8 character where that can be helped."""
@@ -172,18 +193,20 @@ class Outbox:
 
     def before_child(self) -> None:
         """Called before any child process starts."""
-        if not self._lock._is_owned():
+        if not self._is_sending():
             self.drain(_CHILD_DRAIN_S)
 
     def before_fork(self) -> None:
         """As `before_child`; no thread of ours and no half-done send goes into the child."""
-        if not self._lock._is_owned():
+        if not self._is_sending():
             self.drain(_CHILD_DRAIN_S)
             self._was_ticking = self._ticker.is_started
             self._ticker.pause()
         self._lock.acquire()
+        self._is_forking = True
 
     def after_fork_in_parent(self) -> None:
+        self._is_forking = False
         self._lock.release()
         if self._was_ticking:
             self._ticker.start()
@@ -191,6 +214,7 @@ class Outbox:
     def after_fork_in_child(self) -> None:
         """The child's output goes to fd 1 and fd 2 from now on; the socket is its parent's alone."""
         self._lock = threading.RLock()
+        self._is_forking = False
         self._ticker.forget()
         self._queue.clear()
         self._open, self._open_bytes = [], 0
@@ -213,6 +237,10 @@ class Outbox:
     def close(self) -> None:
         """Send and drain, at the end of the task. The socket itself closes with the process."""
         self.drain(_END_DRAIN_S)
+
+
+#: The code that holds the lock.
+_HOLDERS = frozenset(function.__code__ for function in (Outbox.write, Outbox.send, Outbox.flush))
 
 
 def as_plain_output(kind: int, payload: bytes) -> tuple[int, bytes]:
