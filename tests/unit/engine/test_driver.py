@@ -17,17 +17,19 @@ from gpucluster.engine.driver import EngineDriver
 from gpucluster.engine.events import (
     EngineEvent,
     JobSubmitted,
+    NodeHealthSet,
     StopRequested,
     TaskEnded,
+    TaskLost,
     TaskStarted,
     TaskStartFailed,
 )
 from gpucluster.engine.instructions import StartTask, StopTask
 from gpucluster.engine.protocols import ChangeSet, Recovered, TaskAdoption
-from gpucluster.model.errors import Conflict, GpuclusterError, Unavailable
+from gpucluster.model.errors import Conflict, GpuclusterError, NotFound, Unavailable
 from gpucluster.model.events import PublishedEvent
 from gpucluster.model.jobs import JobState, StopCause, TaskExit
-from gpucluster.model.topology import Node
+from gpucluster.model.topology import Node, NodeHealth
 
 
 class World:
@@ -38,6 +40,8 @@ class World:
         self.started: list[StartTask] = []
         self.stopped: list[StopTask] = []
         self.adopted: list[TaskAdoption] = []
+        self.given_up: list[str] = []
+        self.refusals: list[Exception] = []  # of the next calls of give_up
         self.events: list[PublishedEvent] = []
         self.failures: list[
             tuple[GpuclusterError, bool]
@@ -72,6 +76,11 @@ class World:
 
     async def stop(self, instruction: StopTask) -> None:
         self.stopped.append(instruction)
+
+    async def give_up(self, node: str) -> None:
+        self.given_up.append(node)
+        if self.refusals:
+            raise self.refusals.pop()
 
     async def warm(self, program: Any, owner: str) -> None: ...
     async def discard(self, attempt_id: str) -> None: ...
@@ -325,6 +334,41 @@ def test_reader_never_sees_what_is_not_stored_yet() -> None:
         assert list(running.driver.engine.state.jobs) == [stored]
         with pytest.raises(Unavailable):
             await submission
+
+    run(story)
+
+
+def test_node_is_given_up_only_after_that_is_stored_and_again_after_a_restart() -> None:
+    lost = NodeHealthSet("node-0", NodeHealth.LOST, "unix:0", "root", "burnt")
+
+    async def main() -> None:
+        async with Running() as first:
+            job = await first.submit()
+            await first.until(lambda: first.world.started)
+            first.world.failures = [(DISK_FULL, False)]
+            with pytest.raises(Unavailable):
+                await first.driver.submit(lost)
+            assert first.driver.engine.state.nodes["node-0"].health is NodeHealth.READY
+            assert first.world.given_up == []
+            first.world.refusals = [OSError("the agent is busy")]
+            await first.driver.submit(lost)
+            await first.until(lambda: first.world.given_up == ["node-0"])
+        second = Running()
+        second.world.store = first.world.store
+        async with second:
+            await second.until(lambda: second.world.given_up == ["node-0"])
+            assert second.driver.engine.state.nodes["node-0"].health is NodeHealth.LOST
+            second.world.emit(TaskLost(first.world.started[0].attempt_id, 0, "it is over"))
+            await second.until(lambda: second.state(job) is JobState.PENDING)
+            assert second.world.started == []
+
+    asyncio.run(main())
+
+
+def test_unknown_node_is_refused() -> None:
+    async def story(running: Running) -> None:
+        with pytest.raises(NotFound):
+            await running.driver.submit(NodeHealthSet("nowhere", NodeHealth.LOST, "unix:0", "root"))
 
     run(story)
 
