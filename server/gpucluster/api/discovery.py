@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ..model.errors import InvalidRequest
+from ..model.private import is_open, private_mode, why_not_private
 from .transport import Unreached
 
 #: sun_path holds 108 bytes on Linux and 104 elsewhere; stay clear of both.
@@ -116,20 +117,13 @@ def private_folder(path: Path, *, field: str) -> Path:
         raise InvalidRequest(field, f"{path} cannot be used as a folder: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode):
         raise InvalidRequest(field, f"{path} is not a folder of its own (a link, for instance)")
-    if status.st_uid != os.getuid():
+    trouble = why_not_private(path, status, os.geteuid())
+    if trouble is not None:
         raise InvalidRequest(
-            field,
-            f"{path} belongs to uid {status.st_uid}, not to you",
-            f"Set {ENV_RUNTIME} to a folder of yours.",
+            field, trouble.reason, trouble.hint or f"Set {ENV_RUNTIME} to a folder of yours."
         )
-    if status.st_mode & 0o022:
-        raise InvalidRequest(
-            field,
-            f"others may write to {path}, so what stands there may not be yours",
-            f"Look what is in it, then: chmod 700 {path}",
-        )
-    if status.st_mode & 0o077:
-        os.chmod(path, 0o700)
+    if is_open(status):
+        os.chmod(path, private_mode(status))
     return path
 
 

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..model.errors import Unavailable
+from ..model.private import why_not_private
 from . import discovery
 from .discovery import ENV_CONFIG, ENV_DATA, ENV_RUNTIME, RuntimeInfo
 
@@ -142,6 +143,10 @@ def _start_log(folder: Path) -> Path:
     log = folder / START_LOG
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        trouble = why_not_private(folder, os.stat(folder), os.geteuid())
+        if trouble is not None:
+            hint = trouble.hint or f"Set {ENV_DATA} to a folder of yours."
+            raise StartFailed(f"{trouble.reason}: it cannot be the data folder", hint=hint)
         if log.exists() and log.stat().st_size > 1 << 20:
             log.unlink()
         log.touch(mode=0o600)

@@ -18,6 +18,7 @@ import msgspec
 
 from ..model.errors import Conflict, Unavailable
 from ..store.filesystem import network_file_system
+from ..store.folder import make_private
 from . import discovery
 from .discovery import RuntimeInfo
 
@@ -43,6 +44,7 @@ class DataFolderOwnership:
     def __enter__(self) -> DataFolderOwnership:
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._folder)
             for path in self._lock_paths:
                 self._locks.append(self._lock(path))
             if self.network is not None:

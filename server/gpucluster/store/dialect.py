@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from ..model.errors import GpuclusterError, Unavailable
-from .folder import explain_os_error, require_writable, sync_folder
+from .folder import SQLITE_SUFFIXES, explain_os_error, require_writable, sync_folder
 
 #: Readers of the API at the same time; more wait for a connection.
 READ_CONNECTIONS = 8
@@ -106,7 +106,7 @@ class Sqlite:
 
         Asked before connecting: SQLite would make its side files as read-only as the database, and leave them so.
         """
-        for suffix in ("", "-wal", "-shm", "-journal"):
+        for suffix in SQLITE_SUFFIXES:
             require_writable(Path(f"{self.path}{suffix}"))
 
     def create_file(self) -> None:

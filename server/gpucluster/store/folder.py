@@ -14,9 +14,12 @@ from pathlib import Path
 import msgspec
 
 from ..model.errors import GpuclusterError, Unavailable, VersionMismatch
+from ..model.private import is_open, private_mode, why_not_private
 
 #: Layout of the folder itself; the database has a schema version of its own.
 FOLDER_FORMAT = 1
+#: Files that SQLite keeps for one database: itself, and these beside it.
+SQLITE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -42,13 +45,30 @@ class DataFolder:
         self.version = self.path / "version"
 
     def create(self) -> None:
-        """Raises Unavailable when a folder cannot be made, or the data folder cannot be written to."""
+        """Raises Unavailable when a folder cannot be made, is not private, or the data folder cannot be written to.
+
+        What others may only read is closed; what they may have written to is refused, since all in here is trusted.
+        """
         try:
             for folder in (self.path, self.blobs, self.uploads, self.secrets, self.tasks):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private(folder)
+            for file in self._files():
+                make_private(file)
         except OSError as error:
             raise explain_os_error(error, f"The data folder {self.path} cannot be used") from error
         require_writable(self.path)
+
+    def require_private(self) -> None:
+        """The part of `create` that touches nothing: raises Unavailable for what others may have written to."""
+        folders = (self.path, self.blobs, self.uploads, self.secrets, self.tasks)
+        for path in (*folders, *self._files()):
+            _stat_private(path)
+
+    def _files(self) -> list[Path]:
+        """The database, what SQLite keeps beside it, and `version`."""
+        sides = [self.database.with_name(self.database.name + suffix) for suffix in SQLITE_SUFFIXES]
+        return [*sides, self.version]
 
     def read_version(self) -> VersionFile | None:
         """None when there is no version file (a new folder). Raises Unavailable when it cannot be read or understood."""
@@ -89,6 +109,28 @@ def newer_data(
         hint=f"Install {found_product or 'the newer version'} or later again, or give this version another data folder"
         " (data_dir in cluster.yaml).",
     )
+
+
+def make_private(path: Path) -> None:
+    """Close what others may read (a missing file or folder is fine). Raises Unavailable for what is not this user's own,
+    OSError when it cannot be closed.
+    """
+    status = _stat_private(path)
+    if status is not None and is_open(status):
+        os.chmod(path, private_mode(status))
+
+
+def _stat_private(path: Path) -> os.stat_result | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise explain_os_error(error, f"{path} cannot be used") from error
+    trouble = why_not_private(path, status, os.geteuid())
+    if trouble is not None:
+        raise Unavailable(f"{trouble.reason}.", hint=trouble.hint or "Choose another data folder.")
+    return status
 
 
 def require_writable(path: Path) -> None:

@@ -71,6 +71,7 @@ class Store(Queries):
         folder = DataFolder(data_dir)
         product = __version__
         head = schema.head_version()
+        folder.require_private()
         folder.refuse_newer(head, product)
         dialect = Sqlite(
             folder.database, network=network_file_system(folder.path), busy_timeout_s=busy_timeout_s

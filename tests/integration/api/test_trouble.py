@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucluster.api import embedded
 from gpucluster.model.errors import NotFound, Unavailable
 
 from .conftest import TIMEOUT_S, Scheduler, command, ended, wait_until
@@ -91,6 +92,20 @@ def test_data_folder_that_cannot_be_written_is_said_by_name(fresh: Scheduler) ->
     assert refused.wait(TIMEOUT_S) != 0
     assert str(fresh.folder / "file" / "data") in fresh.said()
     assert "Traceback" not in fresh.said()
+
+
+def test_data_folder_that_others_may_write_to_is_refused_before_anything_is_written(fresh: Scheduler) -> None:
+    fresh.data.mkdir()
+    fresh.data.chmod(0o777)
+    refused = fresh.spawn()
+    assert refused.wait(TIMEOUT_S) != 0
+    assert f"chmod 700 {os.path.realpath(fresh.data)}" in fresh.said()
+    assert "Traceback" not in fresh.said()
+    with pytest.raises(Unavailable, match="others may write to"):
+        embedded.ensure_scheduler(fresh.data)
+    assert list(fresh.data.iterdir()) == []
+    fresh.data.chmod(0o700)
+    fresh.start()
 
 
 @pytest.fixture

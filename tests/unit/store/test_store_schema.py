@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,45 @@ def test_a_new_folder_is_private_and_says_its_version(store: Store) -> None:
     assert folder.database.stat().st_mode & 0o777 == 0o600
     content = json.loads(folder.version.read_text())
     assert (content["format"], content["schema"]) == (1, schema.head_version())
+
+
+PARTS = (".", "blobs", "uploads", "secrets", "tasks", "gpucluster.sqlite3", "version")
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_a_data_folder_that_others_may_write_to_is_refused(
+    tmp_path: Path, clock: ManualClock, part: str, mode: int, read_only: bool
+) -> None:
+    Store.open(tmp_path / "data", clock).close()
+    path = tmp_path / "data" / part
+    path.chmod(mode)
+    with pytest.raises(Unavailable, match=f"others may write to {path}") as refused:
+        Store.open(tmp_path / "data", clock, read_only=read_only)
+    assert refused.value.hint == f"Look what is in it, then: chmod {700 if path.is_dir() else 600} {path}"
+    assert path.stat().st_mode & 0o777 == mode
+    assert refused.value.hint is not None
+    subprocess.run(refused.value.hint.partition("then: ")[2].split(), check=True)
+    Store.open(tmp_path / "data", clock, read_only=read_only).close()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_data_folder_that_others_may_read_is_closed(tmp_path: Path, clock: ManualClock, part: str) -> None:
+    Store.open(tmp_path / "data", clock).close()
+    path = tmp_path / "data" / part
+    path.chmod(0o755)
+    Store.open(tmp_path / "data", clock).close()
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("part", PARTS)
+def test_a_data_folder_of_another_account_is_refused(tmp_path: Path, clock: ManualClock, part: str) -> None:
+    Store.open(tmp_path / "data", clock).close()
+    os.chown(tmp_path / "data" / part, 12345, 12345)
+    with pytest.raises(Unavailable, match="belongs to uid 12345, not to you"):
+        Store.open(tmp_path / "data", clock)
 
 
 def test_the_database_is_durable_and_checks_its_references(store: Store) -> None:
