@@ -124,7 +124,8 @@ class OutputStream:
             return job.attempt
         if number > job.attempts_made:
             return None
-        if number not in self._earlier:
+        known = self._earlier.get(number)
+        if known is None or known.ended_us is None:  # one seen while it was active has ended since: ask again
             self._earlier = {each.number: each for each in await self._source.attempts(job.id)}
         return self._earlier.get(number)
 

@@ -89,6 +89,15 @@ def test_attempts_follow_each_other_in_one_stream(client: ApiClient) -> None:
     assert text(client.log(job.id, attempt=2)) == "try 2\n"
 
 
+def test_third_attempt_is_shown_while_it_runs(client: ApiClient) -> None:
+    """The second one was looked at while it was active; the stream must learn that it has ended."""
+    script = 'echo "try $GPUCLUSTER_ATTEMPT"; sleep 0.5; test "$GPUCLUSTER_ATTEMPT" = 4'
+    job = client.submit(command(script, retries=3))
+    items = list(client.follow(job.id))
+    assert [item.attempt for item in items if item.type == "attempt"] == [1, 2, 3, 4]
+    assert text(items) == "try 1\ntry 2\ntry 3\ntry 4\n"
+
+
 def test_tail_gives_the_last_records(client: ApiClient) -> None:
     job = client.submit(command(COUNTING.format(n=30, pause=0.005)))
     ended(client, job)
