@@ -20,7 +20,7 @@ from gpucluster.api.errors import GpuclusterError, Unavailable, error_body, http
 
 from .kernel_token import KernelTokenMixin
 from .link import SchedulerLink
-from .routes import is_forwarded
+from .routes import STARTING, is_forwarded
 
 AUTH_RESOURCE = "gpucluster"
 _REQUEST_HEADERS = ("Content-Type", "Idempotency-Key", "Range")
@@ -89,7 +89,10 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
         }
         body = self.request.body if method in ("POST", "PUT") else None
         query = without_cache_buster(self.request.query)
-        response = await self._link.send(method, path, query=query, body=body, headers=headers)
+        may_start = (method, path) in STARTING
+        response = await self._link.send(
+            method, path, query=query, body=body, headers=headers, may_start=may_start
+        )
         try:
             self.set_status(response.status_code)
             for name in _RESPONSE_HEADERS:

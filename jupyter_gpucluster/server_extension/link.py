@@ -1,24 +1,30 @@
-"""The connection from the Jupyter server to the scheduler: found, started when there is none, found again when it moved."""
+"""The connection from the Jupyter server to the scheduler: found, started when there is none, found again when it moved.
+
+A look never starts a scheduler that somebody stopped: only a submission, and Jupyter's own start, do. One that crashed is
+brought back by any request, since its jobs still run. With $GPUCLUSTER_ADDRESS set, that scheduler is used and no other.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
 
 from gpucluster.api import discovery, embedded
 from gpucluster.api.errors import Unavailable
+from gpucluster.api.transport import Address, parse_address
 
 #: Reading may take as long as a stream is silent: the scheduler sends a sign of life every 10 s.
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
 class SchedulerLink:
-    """Sends requests to the user's scheduler over its Unix socket.
+    """Sends requests to the scheduler, over its Unix socket or to the address that $GPUCLUSTER_ADDRESS names.
 
-    `start_scheduler`: bring up the embedded scheduler when none runs.
+    `start_scheduler`: bring up the user's embedded scheduler when none runs.
     """
 
     def __init__(self, *, start_scheduler: bool, log: logging.Logger) -> None:
@@ -28,27 +34,33 @@ class SchedulerLink:
         self._finding = asyncio.Lock()
 
     async def send(
-        self, method: str, path: str, *, query: str, body: bytes | None, headers: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        *,
+        query: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        may_start: bool = False,
     ) -> httpx.Response:
         """Send one request (`path` below /v1/) and return the response with its body still to be read.
 
-        A connection that cannot be made is looked for once more: the scheduler may have been restarted. Once bytes were
-        sent, a failure is not repeated here; the client knows whether that is safe. Raises Unavailable.
+        A scheduler that does not answer is looked for once more: it may have been restarted. What may have been done already
+        is not repeated here; the client knows whether that is safe. `may_start`: start a scheduler for it.
+        Raises Unavailable.
         """
         for attempt in (1, 2):
-            client = await self._connected()
+            client = await self._connected(may_start)
             request = client.build_request(
                 method, f"/v1/{path}?{query}" if query else f"/v1/{path}", content=body, headers=dict(headers)
             )
             try:
                 return await client.send(request, stream=True)
-            except httpx.ConnectError as error:
-                await self._drop(client)
-                if attempt == 2:
-                    raise Unavailable(f"the scheduler does not answer: {error}") from error
             except httpx.HTTPError as error:
                 await self._drop(client)
-                raise Unavailable(f"the connection to the scheduler broke: {error!r}") from error
+                nothing_was_done = isinstance(error, httpx.ConnectError) or method in ("GET", "HEAD")
+                if attempt == 2 or not nothing_was_done:
+                    raise Unavailable(f"the scheduler does not answer: {error!r}") from error
         raise AssertionError("unreachable")
 
     async def lines(self, path: str, query: str) -> AsyncIterator[str]:
@@ -65,7 +77,7 @@ class SchedulerLink:
     async def bring_up(self) -> None:
         """Find or start the scheduler ahead of the first request; a failure is logged, not raised."""
         try:
-            await self._connected()
+            await self._connected(may_start=True)
         except Unavailable as error:
             self._log.warning("GPU cluster: %s", error)
 
@@ -73,27 +85,33 @@ class SchedulerLink:
         if self._client is not None:
             await self._drop(self._client)
 
-    async def _connected(self) -> httpx.AsyncClient:
+    async def _connected(self, may_start: bool) -> httpx.AsyncClient:
         async with self._finding:
             if self._client is None:
-                info = await asyncio.to_thread(self._find)
-                transport = httpx.AsyncHTTPTransport(
-                    uds=info.socket, limits=httpx.Limits(max_connections=None)
-                )
-                self._client = httpx.AsyncClient(
-                    transport=transport, base_url="http://gpucluster", timeout=TIMEOUT
-                )
+                address = await asyncio.to_thread(self._find, may_start)
+                self._client = _client_of(address)
             return self._client
 
-    def _find(self) -> discovery.RuntimeInfo:
-        if self._start_scheduler:
-            return embedded.ensure_scheduler()
-        info = discovery.find_scheduler()
-        if info is None:
-            raise Unavailable("no scheduler is running", hint="Start one with `gpucluster serve`.")
-        return info
+    def _find(self, may_start: bool) -> Address:
+        given = os.environ.get(discovery.ENV_ADDRESS)
+        if given:
+            return parse_address(given, field=discovery.ENV_ADDRESS)
+        if not self._start_scheduler:
+            return parse_address(discovery.require_scheduler().address)
+        info = embedded.ensure_scheduler() if may_start else embedded.revive_scheduler()
+        return parse_address(info.address)
 
     async def _drop(self, client: httpx.AsyncClient) -> None:
         if self._client is client:
             self._client = None
         await client.aclose()
+
+
+def _client_of(address: Address) -> httpx.AsyncClient:
+    limits = httpx.Limits(max_connections=None)
+    return httpx.AsyncClient(
+        transport=httpx.AsyncHTTPTransport(uds=address.socket_path, limits=limits),
+        base_url=address.base_url,
+        headers={"Authorization": f"token {address.token}"} if address.token else None,
+        timeout=TIMEOUT,
+    )

@@ -18,6 +18,9 @@ FORWARDED: tuple[tuple[str, str], ...] = (
     ("GET", _BLOB),
 )
 
+#: Requests for which a scheduler that somebody stopped is started again: those that begin a submission.
+STARTING = frozenset({("POST", "jobs"), ("POST", "jobs/dry-run"), ("POST", "blobs/missing")})
+
 _COMPILED = [(method, re.compile(pattern)) for method, pattern in FORWARDED]
 
 

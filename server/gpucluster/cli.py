@@ -119,7 +119,10 @@ def _add_cluster_commands(commands: Commands) -> None:
         also="It ends with `gpucluster stop`, SIGTERM or Ctrl-C; running jobs go on and the next one takes them over.",
     )  # fmt: skip
     serve.add_argument(
-        "--config", metavar="FILE", help="cluster.yaml (default: $GPUCLUSTER_CONFIG, or the built-in one)"
+        "--config",
+        metavar="FILE",
+        help="cluster.yaml (default: $GPUCLUSTER_CONFIG, what the data folder was served with last, or the built-in one; "
+        "'built-in' asks for that)",
     )
     serve.add_argument(
         "--embedded", action="store_true", help="stop after an idle time; how notebooks start it"

@@ -81,7 +81,7 @@ class JupyterServer:
                 self.process.wait()
         subprocess.run(
             [sys.executable, "-m", "gpucluster", "stop"],
-            env=self.env,
+            env={key: value for key, value in self.env.items() if key != "GPUCLUSTER_ADDRESS"},
             check=False,
             capture_output=True,
             timeout=60,

@@ -126,13 +126,17 @@ def _well(node: Node) -> Node:
     return msgspec.structs.replace(node, health=NodeHealth.READY, gpus=gpus)
 
 
-def load_config(path: str | Path | None = None) -> ClusterConfig:
-    """The configuration of this file, of the one that $GPUCLUSTER_CONFIG names, or the built-in one.
+#: Given for a file, this means the built-in cluster.
+BUILT_IN = "built-in"
+
+
+def load_config(path: str | os.PathLike[str] | None = None) -> ClusterConfig:
+    """The configuration of this file, of the one that $GPUCLUSTER_CONFIG names, or the built-in one (also: "built-in").
 
     Raises InvalidConfig with every problem found; NotFound never: a file that is not there is a problem too.
     """
     chosen = path or os.environ.get(ENV_CONFIG)
-    if not chosen:
+    if not chosen or chosen == BUILT_IN:
         return ClusterConfig()
     file = Path(chosen).expanduser()
     reader = YamlReader(file.name)

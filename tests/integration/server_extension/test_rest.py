@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import http.cookiejar
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 import urllib.error
 import urllib.parse
@@ -175,3 +179,42 @@ def test_event_socket_tells_each_change_of_a_job_in_order(server: JupyterServer)
         assert numbers == sorted(numbers)
     finally:
         connection.close()
+
+
+def test_look_does_not_bring_back_a_scheduler_that_was_stopped_and_a_submission_does(
+    server: JupyterServer,
+) -> None:
+    stop = [sys.executable, "-m", "gpucluster", "stop"]
+    subprocess.run(stop, env=server.env, check=True, capture_output=True, timeout=60)
+    status, body = server.request("GET", API + "status")
+    assert status == 502
+    assert "no scheduler runs" in body["error"]["reason"]
+    status, _ = server.request("POST", API + "jobs", submission())
+    assert status == 201
+    status, _ = server.request("GET", API + "status")
+    assert status == 200
+
+
+def test_crashed_scheduler_is_brought_back_by_a_look(server: JupyterServer) -> None:
+    _, before = server.request("GET", API + "status")
+    os.kill(before["pid"], signal.SIGKILL)
+    status, after = server.request("GET", API + "status")
+    assert status == 200
+    assert after["pid"] != before["pid"]
+    assert after["data_dir"] == before["data_dir"]
+
+
+def test_named_scheduler_is_used_and_no_other(server: JupyterServer) -> None:
+    """With $GPUCLUSTER_ADDRESS set, the extension neither looks for nor starts another scheduler."""
+    _, before = server.request("GET", API + "status")
+    folder = Path(tempfile.mkdtemp(prefix="gps-"))
+    other = JupyterServer(folder)
+    other.env["GPUCLUSTER_ADDRESS"] = before["address"]
+    try:
+        other.start()
+        _, seen = other.request("GET", API + "status")
+        assert seen["pid"] == before["pid"]
+        assert not (folder / "data").exists()
+    finally:
+        other.stop()
+        shutil.rmtree(folder, ignore_errors=True)
