@@ -43,28 +43,46 @@ def submit(
     /,
     *args: Any,
     kwargs: Mapping[str, Any] | None = None,
+    include: str | Iterable[str] = (),
     address: str | None = None,
     **options: Any,
 ) -> Job:
     """Call `function(*args, **kwargs)` as a job; returns at once. `job.result()` waits for the value.
+
+    `include` is what --in is for a cell: names of the notebook to send besides those that the function uses, and names
+    (of arguments, too) to send although they look like a credential.
 
     `options`: those of %submit as keywords: gpus=2, queue="vision", time="2h", memory="8G", tasks=4, env={"K": "V"},
     after=[job], retries=1, … Raises InvalidRequest (NotSupported) for an option or a value that cannot be, also when
     something of the call cannot travel; Unavailable when no scheduler can be reached or started.
     """
     values = _option_values(options)
-    submission, blobs = _prepare(function, args, dict(kwargs or {}), values)
+    submission, blobs = _prepare(function, args, dict(kwargs or {}), values, _names(include))
     return Job.from_view(connection.client(address).submit(submission, blobs), address)
 
 
+def _names(include: str | Iterable[str]) -> list[str]:
+    return include.replace(",", " ").split() if isinstance(include, str) else list(include)
+
+
 def _prepare(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], values: dict[str, Any]
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    values: dict[str, Any],
+    include: list[str],
 ) -> tuple[JobSubmission, dict[str, Any]]:
+    from .capture.calls import refuse_credentials_in_call
+
     fields = submission_fields(values)
+    user_ns = vars(sys.modules["__main__"])
+    refuse_credentials_in_call(function, args, kwargs, user_ns, include)
     shown = call_text(function, args, kwargs)
     fields.setdefault("name", getattr(function, "__name__", None) or type(function).__name__)
-    manifest, blobs = _packed({FUNCTION: function, ARGUMENTS: args, KEYWORDS: kwargs})
-    user_ns = vars(sys.modules["__main__"])
+    named = {name: user_ns[name] for name in include if name in user_ns}
+    manifest, blobs = _packed(
+        {FUNCTION: function, ARGUMENTS: args, KEYWORDS: kwargs, **named}, user_ns, include
+    )
     submission = JobSubmission(
         kind="function",
         source=shown,
@@ -76,13 +94,17 @@ def _prepare(
     return submission, blobs
 
 
-def _packed(parts: dict[str, Any]) -> tuple[InputManifest, dict[str, Any]]:
-    """The call as blobs by SHA-256. Raises InvalidRequest naming the part that cannot travel, TooLarge."""
+def _packed(
+    parts: dict[str, Any], user_ns: dict[str, Any], include: list[str]
+) -> tuple[InputManifest, dict[str, Any]]:
+    """The call as blobs by SHA-256. Raises InvalidRequest naming the part that must not or cannot travel, TooLarge."""
     from gpucluster.worker import pickling
+
+    from .capture.calls import refuse_credentials
 
     limit = Budget().input_bytes
     try:
-        pickled = pickling.dump(parts, ns=vars(sys.modules["__main__"]), limit_bytes=limit)
+        pickled = pickling.dump(parts, ns=user_ns, limit_bytes=limit)
     except pickling.OverLimit:
         raise TooLarge(
             f"the function and its arguments take more than {describe.size(limit)}",
@@ -90,6 +112,7 @@ def _packed(parts: dict[str, Any]) -> tuple[InputManifest, dict[str, Any]]:
         ) from None
     if pickled.failed:
         raise _cannot_travel(*next(iter(pickled.failed.items())))
+    refuse_credentials(((name, user_ns[name]) for name in pickled.used_globals), include)
     blobs: dict[str, Any] = {}
     hashes = []
     contents: list[bytes | memoryview] = [pickled.pickle, *pickled.buffers]
@@ -144,9 +167,18 @@ def _several(given: Any) -> list[Any]:
 
 
 def call_text(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
-    """The call as one would write it, shortened: what people see as the job's code."""
+    """The call as one would write it, shortened: what people see as the job's code. No credential stands in it."""
+    from .capture.calls import arguments_by_name
+    from .capture.credentials import credential_in
+
+    named = arguments_by_name(function, args, kwargs).items()
+    secret = {id(value) for name, value in named if credential_in(name, value)}
+
+    def shown(value: Any) -> str:
+        return "…" if id(value) in secret else _short(value)
+
     name = getattr(function, "__qualname__", None) or type(function).__name__
-    parts = [_short(value) for value in args] + [f"{key}={_short(value)}" for key, value in kwargs.items()]
+    parts = [shown(value) for value in args] + [f"{key}={shown(value)}" for key, value in kwargs.items()]
     return f"{name}({', '.join(parts)})"
 
 
@@ -169,11 +201,14 @@ class Executor(concurrent.futures.Executor):
     """`with Executor(gpus=1, queue="batch") as pool: list(pool.map(train, rates))`: each call is a job.
 
     A `concurrent.futures.Executor`: `submit` and `map` give what theirs give. Each future has its `.job`. Cancelling a
-    future cancels its job. Options are those of `submit()`.
+    future cancels its job. Options and `include` are those of `submit()`.
     """
 
-    def __init__(self, *, address: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, *, include: str | Iterable[str] = (), address: str | None = None, **options: Any
+    ) -> None:
         _option_values(options)  # a bad one is said now, not at the first call
+        self._include = _names(include)
         self._options = options
         self._address = address
         self._closed = False
@@ -185,7 +220,7 @@ class Executor(concurrent.futures.Executor):
         with self._lock:
             if self._closed:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-        job = submit(fn, *args, kwargs=kwargs, address=self._address, **self._options)
+        job = submit(fn, *args, kwargs=kwargs, include=self._include, address=self._address, **self._options)
         future = JobFuture(job)
         with self._lock:
             self._waiting.add(future)

@@ -6,12 +6,11 @@ Nothing leaves the notebook here. Whatever must not or cannot go is refused here
 from __future__ import annotations
 
 import builtins
-import functools
 import hashlib
 import re
 import sys
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +21,7 @@ from gpucluster.worker.namespace import global_names
 
 from .cell import Transform
 from .cellnames import CellNames, analyse, describe_hidden
+from .code import functions_behind, held_by, is_from
 from .credentials import credential_in, credential_in_text
 from .sizes import SizeEstimate, readable
 
@@ -31,7 +31,6 @@ _HISTORY_OF_INPUTS = re.compile(r"_i+|_i\d+")
 #: The last results: a cell that uses them means their values, a cell that assigns `_` means nothing by it.
 _LAST_RESULTS = frozenset({"_", "__", "___"})
 _IMMUTABLE = (int, float, complex, str, bytes, type(None), range, types.ModuleType, types.BuiltinFunctionType)
-_LRU_CACHE = type(functools.lru_cache(maxsize=None)(len))
 _HIDES_NAMES = frozenset({"eval", "exec", "globals"})
 
 
@@ -125,10 +124,10 @@ class _Collector:
         if name in _LAST_RESULTS:
             return False
         if name.startswith("__") and name.endswith("__"):
-            return not _is_from(self._ns, self._ns[name])
+            return not is_from(self._ns, self._ns[name])
         if name not in _IPYTHON_NAMES and not _HISTORY_OF_INPUTS.fullmatch(name):
             return False
-        if _is_from(self._ns, self._ns[name]):
+        if is_from(self._ns, self._ns[name]):
             return False
         if name in ("In", "_ih", "_oh", "_dh") or name.startswith("_i"):
             self._warn(f"{name} is this notebook's own history and was not sent; --in {name} adds it")
@@ -164,8 +163,12 @@ class _Collector:
 
     def _add_what_uses(self, name: str, value: Any) -> None:
         """The notebook names that a function or class of the notebook uses go along, and what these use."""
-        for code in _codes_of(self._ns, value):
-            names = global_names(code)
+        for function in functions_behind(self._ns, value):
+            if name not in self._include:
+                _refuse_credentials_in(name, function)
+            if function.__globals__ is not self._ns:
+                continue
+            names = global_names(function.__code__)
             self._assigned_by_functions.update(dict.fromkeys(names.writes))
             hiding = next((used for used in names.reads if used in _HIDES_NAMES), None)
             if hiding:
@@ -324,42 +327,16 @@ def _refusal(failed: Mapping[str, str]) -> InvalidRequest:
     return InvalidRequest(name, failed[name], "\n".join(["Nor can these go:", *others]) if others else None)
 
 
-def _is_from(ns: Mapping[str, Any], value: Any) -> bool:
-    """Whether a function or class was defined in the notebook."""
-    if isinstance(value, types.FunctionType):
-        return value.__globals__ is ns
-    return isinstance(value, type) and value.__module__ == "__main__"
-
-
-def _codes_of(ns: Mapping[str, Any], value: Any) -> Iterable[types.CodeType]:
-    """The code of the notebook's that stands behind a value: a function's, the methods' of a class or of an object's class."""
-    if isinstance(value, types.MethodType):
-        value = value.__func__
-    if isinstance(value, _LRU_CACHE):
-        value = value.__wrapped__
-    if isinstance(value, types.FunctionType):
-        return (value.__code__,) if value.__globals__ is ns else ()
-    cls = value if isinstance(value, type) else type(value)
-    return [
-        code for base in cls.__mro__ if base.__module__ == "__main__" for code in _codes_of_class(ns, base)
-    ]
-
-
-def _codes_of_class(ns: Mapping[str, Any], cls: type) -> Iterable[types.CodeType]:
-    for attribute in cls.__dict__.values():
-        for function in _functions_of(attribute):
-            if isinstance(function, types.FunctionType) and function.__globals__ is ns:
-                yield function.__code__
-
-
-def _functions_of(attribute: Any) -> tuple[Any, ...]:
-    if isinstance(attribute, (classmethod, staticmethod)):
-        return (attribute.__func__,)
-    if isinstance(attribute, property):
-        return attribute.fget, attribute.fset, attribute.fdel
-    if isinstance(attribute, functools.cached_property):
-        return (attribute.func,)
-    return (attribute.__wrapped__,) if isinstance(attribute, _LRU_CACHE) else (attribute,)
+def _refuse_credentials_in(name: str, function: types.FunctionType) -> None:
+    """Its closure and defaults go along with a function, where nobody sees them."""
+    for held, value in held_by(function).items():
+        reason = credential_in(held, value)
+        if reason is not None:
+            raise InvalidRequest(
+                name,
+                f"holds {held}, which looks like a credential ({reason}) and would be stored with the job",
+                f"Read it inside the cell, hand it over with --env, or send it all the same with --in {name}.",
+            )
 
 
 def _kind(value: Any) -> str:

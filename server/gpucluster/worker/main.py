@@ -43,6 +43,7 @@ FUNCTION, ARGUMENTS, KEYWORDS = "<function>", "<args>", "<kwargs>"
 _shell: Any = None
 _shell_note: str | None = None
 _has_inline_plots = False
+_is_told_to_stop = False
 
 
 def preload() -> None:
@@ -133,6 +134,7 @@ def _run_cell(task_dir: str, spec: TaskSpec, shell: Any, outbox: Outbox) -> int:
         _fail(outbox, type(error).__name__, sentence)
         return EXIT_ERROR
     if spec.kind == "function":
+        namespace.update((name, value) for name, value in inputs.items() if name.isidentifier())
         digests = results.Digests((), {}, 0)
         outcome = shell.call(inputs[FUNCTION], tuple(inputs[ARGUMENTS]), dict(inputs[KEYWORDS]))
     else:
@@ -151,13 +153,21 @@ def _store(
     outcome: Outcome,
     digests: results.Digests,
 ) -> int:
-    if outcome.exit_code == 0:
-        try:
-            results.store(task_dir, spec, namespace, outcome, digests)
-        except OSError as error:
+    """Of a cell that failed, what it had done until then comes back, as it would have stayed in the notebook."""
+    has_failed = outcome.exit_code != 0
+    if has_failed and (_is_told_to_stop or not outcome.has_begun):
+        return outcome.exit_code
+    try:
+        results.store(task_dir, spec, namespace, outcome, digests)
+    except Exception as error:
+        if has_failed:  # the error to be told is the cell's own
+            print(f"what the cell had assigned could not be stored: {message_of(error)}", file=sys.stderr)
+        elif isinstance(error, OSError):
             sentence = f"the cell ended well, but its result could not be stored: {error}"
             _fail(outbox, type(error).__name__, sentence)
             return EXIT_ERROR
+        else:
+            raise
     return outcome.exit_code
 
 
@@ -224,6 +234,8 @@ def _reset_signals() -> None:
 
 
 def _on_stop(_number: int, _frame: Any) -> None:
+    global _is_told_to_stop
+    _is_told_to_stop = True
     raise SystemExit(128 + signal.SIGTERM)
 
 

@@ -148,6 +148,27 @@ def test_function_of_the_notebook_as_a_job(kernel: Kernel):
     assert kernel.run("submit(add, 1, gpus=0).result()").result == "6"
 
 
+def test_credential_that_a_function_uses_is_stopped_before_sending(kernel: Kernel, scheduler):
+    before = len(scheduler.client.jobs(limit=100).jobs)
+    kernel.run(
+        "from jupyter_gpucluster import Executor, submit\ntoken = 'abcd1234efgh'\ndef uses(): return token"
+    )
+    for code in ("submit(uses, gpus=0)", "Executor(gpus=0).submit(uses)"):
+        cell = kernel.run(code)
+        assert (cell.status, cell.ename) == ("error", "InvalidRequest")
+        assert "token: looks like a credential" in cell.error
+        assert "include=['token']" in cell.error
+        assert "abcd1234" not in cell.error
+    assert len(scheduler.client.jobs(limit=100).jobs) == before
+    allowed = kernel.run("submit(uses, gpus=0, include='token').result()")
+    assert allowed.result == "'abcd1234efgh'"
+
+
+def test_names_hidden_in_a_function_go_when_included(kernel: Kernel):
+    kernel.run("from jupyter_gpucluster import submit\nhidden = 3\ndef uses(): return eval('hidden + 1')")
+    assert kernel.run("submit(uses, gpus=0, include=['hidden']).result()").result == "4"
+
+
 def test_looking_magics_show_tables(kernel: Kernel):
     kernel.run("%%submit --name looked-at\n1")
     jobs = kernel.run("%jobs --limit 5")
