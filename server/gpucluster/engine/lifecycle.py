@@ -361,6 +361,8 @@ class Lifecycle:
         start_counts = not any((attempt.id, task.rank) in self.unsure for task in attempt.tasks)
         outcome = outcome_of(job, attempt, self._options, start_counts=start_counts)
         self._progress.flush(job, self.record)
+        if outcome.target is JobState.PENDING:
+            _forget_results(attempt)
         self._close_attempt(job, attempt, outcome.label, outcome.reason)
         if outcome.fault is not None:
             setattr(job, outcome.fault, getattr(job, outcome.fault) + 1)
@@ -467,6 +469,13 @@ def _given_up_words(setting: HealthSetting | None) -> str | None:
         return None
     reason = f": {setting.reason}" if setting.reason else ""
     return f"{setting.node} was set lost by {setting.actor_name}{reason}"
+
+
+def _forget_results(attempt: Attempt) -> None:
+    """What an attempt gave back that is not the job's last is asked for by nobody: its blobs need not be kept."""
+    for task in attempt.tasks:
+        if task.exit is not None and task.exit.result is not None:
+            task.exit = msgspec.structs.replace(task.exit, result=None)
 
 
 def _not_over(attempt: Attempt) -> list[Task]:

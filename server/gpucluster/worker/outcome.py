@@ -16,11 +16,15 @@ NO_INPUT = (
 
 @dataclasses.dataclass
 class Outcome:
-    """`exit_code` as of a shell; `value` is that of the last expression (or of the call) when `has_value`."""
+    """`exit_code` as of a shell; `value` is that of the last expression (or of the call) when `has_value`.
+
+    `has_begun` False: nothing of the cell was run, because it is not valid Python.
+    """
 
     exit_code: int = 0
     has_value: bool = False
     value: Any = None
+    has_begun: bool = True
 
 
 def exit_code_of(error: BaseException) -> int:

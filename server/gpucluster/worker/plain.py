@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import builtins
+import dataclasses
 import getpass
 import inspect
 import linecache
@@ -64,6 +65,9 @@ class PlainShell:
         namespace = self.main.__dict__
         try:
             body, last = _compiled(source, name)
+        except SyntaxError as error:
+            return dataclasses.replace(self._failed(error, source), has_begun=False)
+        try:
             _execute(body, namespace)
             value = None if last is None else _execute(last, namespace)
         except BaseException as error:

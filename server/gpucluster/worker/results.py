@@ -1,8 +1,9 @@
-"""What goes back to the notebook after a cell that ended well: its names, changed inputs, its last value.
+"""What goes back to the notebook after a cell: its names, changed inputs, its last value.
 
-A cell that raised gives nothing back, neither names assigned so far nor inputs changed so far: the notebook goes on
-with what it had, as if the cell had not been run. A name that cannot be pickled is left out with the reason, all others
-come. Files first, `result.json` last and at once (protocol.py), so what it speaks of is whole.
+A cell that raised gives back the names that it had assigned and the inputs that it had changed by then, as if it had
+been run in the notebook: hours of training are not lost to a mistake in the last line. A name that cannot be pickled is
+left out with the reason, all others come. Files first, `result.json` last and at once (protocol.py), so what it speaks
+of is whole.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ VALUE_KEY = "<value>"
 INPUT_FOLDER = "inputs"
 RESULT_FOLDER = "result"
 NEVER_ASSIGNED = "the cell did not assign it"
+HAS_FAILED = "the cell failed; these are the names it had assigned before"
 
 
 class Digests:
@@ -57,13 +59,20 @@ class Digests:
 def store(
     task_dir: str, spec: TaskSpec, namespace: dict[str, Any], outcome: Outcome, digests: Digests
 ) -> None:
-    """Write the result's files and result.json. Raises OSError when not even result.json can be written."""
+    """Write the result's files and result.json; nothing when the cell failed before there was anything to give back.
+
+    Raises OSError when not even result.json can be written.
+    """
     changed, notes = digests.changed(namespace)
     wanted = list(dict.fromkeys([*spec.outputs, *changed]))
     objects = {name: namespace[name] for name in wanted if name in namespace}
     missing = {name: NEVER_ASSIGNED for name in wanted if name not in namespace}
     if outcome.has_value:
         objects[VALUE_KEY] = outcome.value
+    if outcome.exit_code != 0:
+        if not (objects or notes):
+            return
+        notes = [HAS_FAILED, *notes] if objects else notes
     manifest = _manifest(notes=notes, missing=missing)
     if objects:
         try:

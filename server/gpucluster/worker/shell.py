@@ -194,7 +194,8 @@ class ZMQInteractiveShell(InteractiveShell):
         result = self.run_cell(source, store_history=True)
         error = result.error_in_exec or result.error_before_exec
         if error is not None:
-            return Outcome(EXIT_ERROR if isinstance(error, _CellExit) else exit_code_of(error))
+            code = EXIT_ERROR if isinstance(error, _CellExit) else exit_code_of(error)
+            return Outcome(code, has_begun=result.error_in_exec is not None)
         if not result.success:
             return Outcome(EXIT_ERROR)
         return Outcome(has_value=result.result is not None, value=result.result)

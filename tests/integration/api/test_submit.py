@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pickle
+import sys
 import threading
 import uuid
 from typing import Any
@@ -55,6 +57,27 @@ def test_command_runs_and_its_result_is_told(client: ApiClient) -> None:
         "running",
         "failed",
     ]
+
+
+def test_what_a_failed_cell_had_assigned_is_told_and_can_be_fetched(client: ApiClient) -> None:
+    cell = JobSubmission(
+        kind="cell",
+        source="x = 41 + 1\n1 / 0",
+        idempotency_key=uuid.uuid4().hex,
+        roles=[RoleSubmission(gpus=0)],
+        interpreter=sys.executable,
+        sys_path=sys.path,
+        outputs=["x"],
+    )
+    job = ended(client, client.submit(cell))
+    assert job.state == "failed"
+    told = client.result(job.id)
+    assert (told.exit_code, told.error_name) == (1, "ZeroDivisionError")
+    assert told.result is not None
+    assert told.result.names == ("x",)
+    assert told.result.notes == ("the cell failed; these are the names it had assigned before",)
+    assert told.result.pickle is not None
+    assert pickle.loads(client.fetch_blob(told.result.pickle, job=job.id)) == {"x": 42}
 
 
 def test_source_and_default_name_come_from_the_submission(client: ApiClient) -> None:

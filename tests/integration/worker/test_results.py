@@ -10,8 +10,9 @@ import pytest
 
 from gpucluster.model.jobs import ResultManifest
 from gpucluster.worker import pickling
+from gpucluster.worker.frames import Kind
 
-from .harness import INTERPRETER, Workers
+from .harness import INTERPRETER, STOP, Workers
 
 #: Code that travels by value runs in the version of Python that compiled it.
 same_python = pytest.mark.skipif(sys.executable != INTERPRETER, reason="the workers are of another Python")
@@ -78,9 +79,64 @@ def test_a_name_that_cannot_come_back_gets_a_reason_and_the_others_come(workers:
     assert "lock" in missing["lock"]
 
 
-def test_nothing_comes_back_from_a_cell_that_raised(workers: Workers) -> None:
-    run = workers.run("x = 1\na.append(1)\n1 / 0", {"a": []}, outputs=["x"], mutable_inputs=["a"])
+def test_what_a_cell_did_before_it_raised_comes_back(workers: Workers) -> None:
+    run = workers.run(
+        "x = 1\na.append(1)\nx\n1 / 0\ny = 2",
+        {"a": [], "b": []},
+        outputs=["x", "y"],
+        mutable_inputs=["a", "b"],
+    )
     assert run.code == 1
+    assert run.error["ename"] == "ZeroDivisionError"
+    assert run.result() == {"x": 1, "a": [1]}
+    assert run.manifest["changed"] == ["a"]
+    assert not run.manifest["has_value"]
+    assert run.manifest["missing"] == {"y": "the cell did not assign it"}
+    assert run.manifest["notes"] == ["the cell failed; these are the names it had assigned before"]
+
+
+@pytest.mark.parametrize("last_line", ["import sys; sys.exit(3)", "raise KeyboardInterrupt", "await boom()"])
+def test_names_come_back_however_the_cell_failed(workers: Workers, last_line: str) -> None:
+    source = f"x = 1\nasync def boom(): raise OSError('boom')\n{last_line}"
+    run = workers.run(source, outputs=["x"])
+    assert run.code in (1, 3, 130)
+    assert run.result() == {"x": 1}
+
+
+def test_names_that_cannot_come_back_do_not_hide_why_the_cell_failed(workers: Workers) -> None:
+    run = workers.run("lock = __import__('threading').Lock()\nx = 1\n1 / 0", outputs=["lock", "x"])
+    assert run.error["ename"] == "ZeroDivisionError"
+    assert run.result() == {"x": 1}
+    assert "lock" in run.manifest["missing"]["lock"]
+
+
+def test_a_failed_cell_whose_names_cannot_be_stored_keeps_its_own_error(workers: Workers) -> None:
+    task_dir = workers.prepare("x = 1\n1 / 0", outputs=["x"])
+    (task_dir / "result.json").mkdir()
+    run = workers.start_in(task_dir).wait()
+    assert run.error["ename"] == "ZeroDivisionError"
+    assert run.stderr.startswith("what the cell had assigned could not be stored: ")
+
+
+@pytest.mark.parametrize("source", ["x = 1\nx = = 2", "1 / 0\nx = 1"])
+def test_a_cell_that_failed_before_it_did_anything_gives_nothing_back(workers: Workers, source: str) -> None:
+    run = workers.run(source, {"x": 0}, outputs=["y"])
+    assert run.code == 1
+    assert not (run.task_dir / "result.json").exists()
+
+
+def test_a_cell_that_is_not_python_gives_no_input_back(workers: Workers) -> None:
+    run = workers.run("x = = 2", {"x": 0}, outputs=["x"])
+    assert run.code == 1
+    assert not (run.task_dir / "result.json").exists()
+
+
+def test_a_cell_that_was_told_to_stop_gives_nothing_back(workers: Workers) -> None:
+    task = workers.start("x = 1\nprint('ready')\nimport time\ntime.sleep(600)", outputs=["x"])
+    task.until(lambda run: "ready" in run.stdout)
+    run = task.end_by(STOP)
+    assert run.code == 143
+    assert run.json_of(Kind.ERROR) == []
     assert not (run.task_dir / "result.json").exists()
 
 

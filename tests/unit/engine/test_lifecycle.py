@@ -17,7 +17,7 @@ from gpucluster.engine.events import (
 from gpucluster.engine.instructions import StartTask
 from gpucluster.engine.transitions import InvalidTransition, Trigger
 from gpucluster.model.errors import Conflict, InvalidRequest, NotFound
-from gpucluster.model.jobs import JobState, Requeue, Share, StopCause, TaskExit
+from gpucluster.model.jobs import JobState, Requeue, ResultManifest, Share, StopCause, TaskExit
 from gpucluster.model.topology import NodeHealth
 
 
@@ -117,6 +117,16 @@ def test_failed_attempt_is_tried_again_after_a_back_off_while_retries_are_left(b
     bench.end(job, code=1)
     assert bench.state(job) == "failed"
     assert bench.job(job).reason == "failed 2 times, the last time: ended with exit code 1"
+
+
+def test_what_a_failed_attempt_gave_back_is_kept_when_it_was_the_last(bench: Bench) -> None:
+    made = ResultManifest(pickle="a" * 64, names=("net",))
+    job = bench.submit(retries=1)
+    bench.end(job, code=1, result=made)
+    assert [task.exit and task.exit.result for task in bench.job(job).attempt.tasks] == [None]
+    bench.pass_time(1)
+    bench.end(job, code=1, result=made)
+    assert [task.exit and task.exit.result for task in bench.job(job).attempt.tasks] == [made]
 
 
 def test_back_off_doubles(bench: Bench) -> None:
