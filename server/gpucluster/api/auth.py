@@ -10,7 +10,6 @@ import grp
 import os
 import pwd
 import socket
-import struct
 import time
 from collections.abc import Iterable
 from typing import Protocol
@@ -19,9 +18,9 @@ from tornado.httputil import HTTPServerRequest
 
 from ..model.errors import Unauthenticated
 from ..model.principals import Principal
+from ..worker.peers import peer_uid
 
 UNIX_ISSUER = "unix"
-_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 #: Names and groups of an account are looked up again after this time.
 ACCOUNT_CACHE_S = 30.0
 
@@ -48,7 +47,7 @@ class PeerAuthenticator:
             raise Unauthenticated(
                 "this address takes no request without a credential", hint="Use the scheduler's Unix socket."
             )
-        return self.principal_of_uid(peer_uid(peer))
+        return self.principal_of_uid(_uid_of(peer))
 
     def principal_of_uid(self, uid: int) -> Principal:
         known = self._known.get(uid)
@@ -60,16 +59,11 @@ class PeerAuthenticator:
         return principal
 
 
-def peer_uid(peer: socket.socket) -> int:
-    """The effective uid of the process that connected, as the kernel noted it then. Raises Unauthenticated."""
+def _uid_of(peer: socket.socket) -> int:
+    """Raises Unauthenticated."""
     try:
-        if hasattr(socket, "SO_PEERCRED"):
-            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-            return int(_PEER.unpack(credentials)[1])
-        # BSD and macOS: struct xucred begins with its version and the effective uid.
-        xucred = peer.getsockopt(0, 1, 76)
-        return int(struct.unpack_from("2I", xucred)[1])
-    except (OSError, struct.error) as error:
+        return peer_uid(peer)
+    except OSError as error:
         raise Unauthenticated(f"the system does not say who connects: {error}") from None
 
 

@@ -13,7 +13,6 @@ import hashlib
 import os
 import socket
 import stat
-import struct
 import tempfile
 from pathlib import Path
 
@@ -21,6 +20,7 @@ import msgspec
 
 from ..model.errors import InvalidRequest
 from ..model.private import is_open, private_mode, why_not_private
+from ..worker.peers import peer_uid
 from .transport import Unreached
 
 #: sun_path holds 108 bytes on Linux and 104 elsewhere; stay clear of both.
@@ -28,8 +28,6 @@ SOCKET_PATH_LIMIT = 100
 #: What the longest name of a socket takes below its folder: "/t/" + an attempt's id (26) + "." + a rank (7).
 SOCKET_NAME_BYTES = 37
 CONNECT_TIMEOUT_S = 2.0
-
-_PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 ENV_DATA = "GPUCLUSTER_DATA"
 ENV_RUNTIME = "GPUCLUSTER_RUNTIME"
@@ -237,17 +235,9 @@ def accepts(path: str) -> bool:
         probe.settimeout(CONNECT_TIMEOUT_S)
         try:
             probe.connect(path)
-            return os.getuid() == 0 or _listener_uid(probe) in (0, os.getuid())
+            return os.getuid() == 0 or peer_uid(probe) in (0, os.getuid())
         except OSError:
             return False
-
-
-def _listener_uid(connected: socket.socket) -> int:
-    """The account that listens at the other end, as the kernel tells; ours where it does not tell."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        return os.getuid()
-    credentials = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
-    return int(_PEER.unpack(credentials)[1])
 
 
 def find_scheduler(data_dir: str | os.PathLike[str] | None = None) -> RuntimeInfo | None:
