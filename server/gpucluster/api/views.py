@@ -30,6 +30,7 @@ from ..model.jobs import (
 from ..model.principals import Principal
 from ..model.resources import CPU, GPU, MEMORY, Resources, sum_resources
 from ..model.topology import Gpu, GpuHealth, HealthSetting, Node, NodeHealth
+from ..policy.words import ENDED_WORDS
 from .schemas import (
     AttemptView,
     EventView,
@@ -53,11 +54,6 @@ if TYPE_CHECKING:
 
 _TYPED = f"{GPU}/"
 _TRIGGERS = frozenset(trigger.value for trigger in Trigger)
-_ENDED_WORDS = {
-    JobState.SUCCEEDED: "succeeded",
-    JobState.FAILED: "failed",
-    JobState.CANCELLED: "been cancelled",
-}
 #: In place of a sentence that quotes what the job said: (is being stopped, waits for its next try).
 _HIDDEN_WHY = ("Is being stopped.", "Its last attempt did not succeed; it is tried again soon.")
 
@@ -159,7 +155,7 @@ class Views:
         engine = self._engine()
         if job.id not in engine.state.jobs:
             reason = f": {job.reason}" if job.reason and rights.read else ""
-            sentence = f"Has {_ENDED_WORDS.get(job.state, job.state.value)}{reason}"
+            sentence = f"Has {ENDED_WORDS.get(job.state, job.state.value)}{reason}"
             return WhyView(
                 job_id=job.id, verdict="ended", code=job.state.value, sentence=_as_sentence(sentence)
             )

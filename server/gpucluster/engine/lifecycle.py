@@ -27,6 +27,7 @@ from ..model.jobs import (
 from ..model.principals import SYSTEM
 from ..model.topology import HealthSetting
 from ..policy.decisions import Start, Stop
+from ..policy.words import ENDED_WORDS
 from . import transitions
 from .events import (
     JobSubmitted,
@@ -62,11 +63,6 @@ _STOP_WORDS = {
     StopCause.DRAIN: "its node is being emptied",
     StopCause.EVICT: "evicted",
     StopCause.MIGRATE: "moved to another place",
-}
-_ENDED_WORDS = {
-    JobState.SUCCEEDED: "succeeded",
-    JobState.FAILED: "failed",
-    JobState.CANCELLED: "been cancelled",
 }
 
 
@@ -149,7 +145,7 @@ class Lifecycle:
 
     def _dependency_failed(self, job: Job, dependency: str, number: int | None, state: JobState) -> None:
         name = f"#{number}" if number is not None else dependency
-        job.reason = f"waited for job {name}, which has {_ENDED_WORDS[state]}"
+        job.reason = f"waited for job {name}, which has {ENDED_WORDS[state]}"
         self._end(job, JobState.FAILED, Trigger.DEPENDENCY_FAILED, SYSTEM.id)
 
     def _ready_if_nothing_holds(self, job: Job) -> None:

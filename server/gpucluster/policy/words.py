@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..model.jobs import TaskRole
+from ..model.jobs import JobState, TaskRole
 from ..model.resources import CPU, GPU, MEMORY, WHOLE_CPU, WHOLE_GPU
 
 _GIB = 1 << 30
+#: What a job that has ended has done: "has …".
+ENDED_WORDS = {
+    JobState.SUCCEEDED: "succeeded",
+    JobState.FAILED: "failed",
+    JobState.CANCELLED: "been cancelled",
+}
 
 
 def number(amount: float) -> str:
