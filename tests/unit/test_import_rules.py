@@ -106,6 +106,15 @@ def test_room_imports_only_what_it_may(path: Path) -> None:
         assert target in MAY_IMPORT[room], f"{path.relative_to(ROOT)} imports {name}"
 
 
+def test_only_the_service_knows_which_backend_there_is() -> None:
+    knowing = [
+        path.name
+        for path in modules(SERVER / "api")
+        if any(needed_room(name) == "backends" for name in imported(path, SERVER.parent))
+    ]
+    assert knowing == ["service.py"]
+
+
 @pytest.mark.parametrize("path", modules(SERVER), ids=lambda path: str(path.relative_to(SERVER)))
 def test_gpucluster_never_imports_jupyter(path: Path) -> None:
     for name in imported(path, SERVER.parent):

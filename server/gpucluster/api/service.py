@@ -202,7 +202,7 @@ class Service:
     # ---- parts
 
     def _make_driver(self, store: Store, backend: LocalBackend) -> EngineDriver:
-        orders = OrderMaker(lambda: driver.engine.state, store.secrets)
+        orders = OrderMaker(lambda: driver.engine.state, store.secrets, backend.meeting_point)
         driver = EngineDriver(
             new_engine=self._new_engine,
             journal=_Journal(store, self._superseded),

@@ -34,13 +34,7 @@ _THREADS = 8
 _IDLE_CHECK_S = 60.0
 #: A reader that waits for the log of a task which no agent knows yet looks again after this time.
 _UNKNOWN_PAUSE_S = 0.2
-
-
-def free_port(host: str = "127.0.0.1") -> int:
-    """A TCP port that nobody listens on now: MASTER_PORT of a gang whose rank 0 runs here."""
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
+_LOOPBACK = "127.0.0.1"
 
 
 class LocalBackend:
@@ -165,6 +159,12 @@ class LocalBackend:
         for follower in self._followers.values():
             if follower.placement.node == node and not follower.is_over:
                 follower.give_up()
+
+    def meeting_point(self, placements: Sequence[TaskPlacement]) -> tuple[str, int]:
+        """All nodes are this machine: a port of the loopback address that nobody listens on now."""
+        with socket.socket() as probe:
+            probe.bind((_LOOPBACK, 0))
+            return _LOOPBACK, int(probe.getsockname()[1])
 
     def task_notes(self) -> Mapping[tuple[str, int], str]:
         """What a person should know about running tasks, by (attempt id, rank)."""

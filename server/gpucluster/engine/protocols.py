@@ -163,6 +163,12 @@ class Backend(Protocol):
         """
         ...
 
+    def meeting_point(self, placements: Sequence[TaskPlacement]) -> tuple[str, int]:
+        """Address and TCP port at which the tasks of a gang find each other (MASTER_ADDR, MASTER_PORT): on the node of its
+        rank 0, reachable from the nodes of the others, and free at this moment. Asked once for each attempt.
+        """
+        ...
+
     def task_notes(self) -> Mapping[tuple[str, int], str]:
         """What a person should know about running tasks, by (attempt id, rank): those that go on with less than the
         usual care, say. Most have none.
