@@ -10,7 +10,6 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from gpucluster.worker.files import parse_object
 from gpucluster.worker.peers import peer_uid
 
 #: An agent that lets this many bytes pile up is let go; it finds all in the task folder when it comes back.
@@ -24,8 +23,6 @@ class _Peer:
         self.connection = connection
         self.incoming = b""
         self.outgoing = bytearray()
-        #: Before the answer to its hello a peer is told nothing: what it is told after follows on what that says.
-        self.is_greeted = False
 
 
 class ControlServer:
@@ -116,21 +113,22 @@ class ControlServer:
             self._serve_line(peer, line)
 
     def _serve_line(self, peer: _Peer, line: bytes) -> None:
-        command = parse_object(line)
-        if command is None:
+        try:
+            command = json.loads(line)
+        except ValueError:
+            command = None
+        if not isinstance(command, dict):
             self._send(peer, {"event": "error", "reason": "not a JSON object"})
             return
         try:
             self._handle(command, lambda answer: self._send(peer, answer))
-            peer.is_greeted |= command.get("op") == "hello"
-        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
+        except (TypeError, ValueError, KeyError, IndexError) as error:
             self._send(peer, {"event": "error", "reason": f"{type(error).__name__}: {error}"})
 
     def broadcast(self, event: dict[str, Any]) -> None:
-        """Send an event to every connected agent that has said hello."""
+        """Send an event to every connected agent."""
         for peer in list(self._peers):
-            if peer.is_greeted:
-                self._send(peer, event)
+            self._send(peer, event)
 
     def _send(self, peer: _Peer, event: dict[str, Any]) -> None:
         if peer not in self._peers:
