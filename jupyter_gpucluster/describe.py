@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from gpucluster.api.schemas import JobView, Progress
+from gpucluster.api.words import duration
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 
@@ -20,23 +21,6 @@ ICONS = {
     "failed": "✘",
     "cancelled": "⊘",
 }
-
-
-def duration(seconds: float) -> str:
-    """For example "17 ms", "0.3 s", "12 s", "3 min 05 s", "2 h 07 min", "3 d 04 h"."""
-    seconds = max(seconds, 0.0)
-    if seconds < 0.1:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    if whole < 86400:
-        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
-    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
 def size(count: int) -> str:

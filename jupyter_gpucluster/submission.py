@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucluster.api.environment import job_environment
 from gpucluster.api.errors import Conflict, GpuclusterError, Unavailable
+from gpucluster.api.naming import default_name
 from gpucluster.api.options import submission_fields
 from gpucluster.api.schemas import INLINE_LIMIT_BYTES, JobSubmission, JobView
 
@@ -55,14 +56,9 @@ class Prepared:
 
     @property
     def title(self) -> str:
-        return self.submission.name or first_line(self.submission.source)
-
-
-def first_line(source: str) -> str:
-    """The first line of a cell that says something, for a name."""
-    lines = (line.strip() for line in source.splitlines())
-    line = next((line for line in lines if line and not line.startswith("#")), "cell")
-    return line if len(line) <= 40 else line[:39] + "…"
+        """The name that the job will have."""
+        submission = self.submission
+        return submission.name or default_name(submission.kind, submission.source, submission.command)
 
 
 def prepare_cell(

@@ -38,6 +38,8 @@ CLIENT_SIDE_API = {
     "embedded",
     "environment",
     "errors",
+    "naming",
+    "words",
 }
 CONTRACT = {"protocols", "events", "instructions"}
 STANDARD_LIBRARY_ONLY = ("worker", "runtimes/supervisor")

@@ -37,6 +37,7 @@ from ..policy.defaults import fill_defaults
 from .config import ClusterConfig
 from .directory import JobDirectory
 from .environment import refuse_reserved
+from .naming import default_name
 from .schemas import PROTOCOL_MAX, PROTOCOL_MIN, DryRun, JobSubmission, RoleSubmission
 from .views import Views
 from .visibility import Visibility
@@ -56,7 +57,6 @@ MAX_SOURCE_BYTES = 4 << 20
 #: The kernel's limit for one string of an environment or a command line (MAX_ARG_STRLEN), and a sane sum of them all.
 MAX_STRING_BYTES = 128 << 10
 MAX_STRINGS_BYTES = 1 << 20
-SHOWN_NAME = 60
 #: How long a refused submission waits for the engine to be rebuilt, to learn whether it was stored all the same.
 REBUILD_PATIENCE_S = 1.0
 
@@ -451,24 +451,10 @@ def _check_range(field: str, value: float, low: float, high: float) -> None:
 
 
 def job_name(submission: JobSubmission) -> str:
-    """As asked, else the first line of code, shortened. Raises InvalidRequest."""
-    if submission.name is not None:
-        name = submission.name.strip()
-        if not name or len(name) > MAX_NAME or not name.isprintable():
-            raise InvalidRequest("name", f"1 to {MAX_NAME} printable characters are needed")
-        return name
-    text = (
-        " ".join(submission.command) if submission.kind == "command" else first_code_line(submission.source)
-    )
-    text = "".join(character if character.isprintable() else " " for character in text)
-    text = " ".join(text.split())
-    if not text:
-        return submission.kind
-    return text if len(text) <= SHOWN_NAME else text[: SHOWN_NAME - 1] + "…"
-
-
-def first_code_line(source: str) -> str:
-    """The first line that is neither empty nor a comment; of comments alone, the first comment's text."""
-    lines = [line.strip() for line in source.splitlines() if line.strip()]
-    code = next((line for line in lines if not line.startswith("#")), None)
-    return code or next((line.lstrip("# ") for line in lines), "")
+    """As asked, else what naming.py makes of the code or command. Raises InvalidRequest."""
+    if submission.name is None:
+        return default_name(submission.kind, submission.source, submission.command)
+    name = submission.name.strip()
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise InvalidRequest("name", f"1 to {MAX_NAME} printable characters are needed")
+    return name

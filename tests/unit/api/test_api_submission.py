@@ -7,8 +7,6 @@ from gpucluster.api.config import ClusterConfig
 from gpucluster.api.environment import RESERVED_VARIABLES, refuse_reserved
 from gpucluster.api.schemas import JobSubmission, RoleSubmission
 from gpucluster.api.submission import (
-    SHOWN_NAME,
-    first_code_line,
     job_name,
     normalise_program,
     normalise_spec,
@@ -30,24 +28,11 @@ def cell(source: str = "x = 1", **fields: object) -> JobSubmission:
     return JobSubmission(kind="cell", source=source, idempotency_key="k", **fields)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("source", "line"),
-    [
-        ("x = 1", "x = 1"),
-        ("\n\n  # a comment\n  fit(x)\n", "fit(x)"),
-        ("# only a comment", "only a comment"),
-        ("", ""),
-    ],
-)
-def test_name_is_the_first_line_of_code(source: str, line: str) -> None:
-    assert first_code_line(source) == line
-
-
-def test_long_and_odd_names_are_made_presentable() -> None:
-    assert len(job_name(cell("x" * 500))) == SHOWN_NAME
-    assert job_name(cell("a\tb\x1b[0m   c")) == "a b [0m c"
-    assert job_name(cell("#")) == "cell"
+def test_name_is_as_asked_or_what_the_code_says() -> None:
     assert job_name(cell(name="  mine ")) == "mine"
+    assert job_name(cell("import time\nfit(x)")) == "fit(x)"
+    with pytest.raises(InvalidRequest, match="name"):
+        job_name(cell(name="a\nb"))
 
 
 def test_defaults_are_the_node_share_of_the_gpus() -> None:
