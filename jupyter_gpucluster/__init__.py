@@ -15,7 +15,16 @@ if TYPE_CHECKING:
     from gpucluster.worker import report
 
     from .connection import disconnect
-    from .errors import Detached, JobCancelled, JobError, JobFailed, JobLost, Withdrawn
+    from .errors import (
+        Detached,
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobLost,
+        Untrusted,
+        WaitTimeout,
+        Withdrawn,
+    )
     from .functions import Executor, submit
     from .job import Job, jobs
 
@@ -27,6 +36,8 @@ __all__ = [
     "JobError",
     "JobFailed",
     "JobLost",
+    "Untrusted",
+    "WaitTimeout",
     "Withdrawn",
     "disconnect",
     "jobs",
@@ -43,6 +54,8 @@ _LAZY = {
     "JobError": ".errors",
     "JobFailed": ".errors",
     "JobLost": ".errors",
+    "Untrusted": ".errors",
+    "WaitTimeout": ".errors",
     "Withdrawn": ".errors",
     "disconnect": ".connection",
     "jobs": ".job",

@@ -204,6 +204,20 @@ class JobCancelled(JobError):
     code = "job_cancelled"
 
 
+class Untrusted(NotebookError):
+    """A job of somebody else: making its result here would run code of theirs."""
+
+    code = "untrusted"
+
+    def __init__(self, number: int, owner: str) -> None:
+        self.number = number
+        self.owner = owner
+        super().__init__(
+            f"job {number} is {owner}'s: to make what it left would run code of theirs in this process",
+            hint=f"If you trust {owner}: job.result(trust=True), job.bind(trust=True) or %attach {number} --trust.",
+        )
+
+
 class Damaged(NotebookError):
     """A result came and cannot be unpickled here."""
 

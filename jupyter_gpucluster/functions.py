@@ -166,7 +166,7 @@ def _several(given: Any) -> list[Any]:
     return [given] if isinstance(given, (str, int, Job)) else list(given)
 
 
-def call_text(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> str:
+def call_text(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
     """The call as one would write it, shortened: what people see as the job's code. No credential stands in it."""
     from .capture.calls import arguments_by_name
     from .capture.credentials import credential_in

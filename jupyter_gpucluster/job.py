@@ -20,7 +20,7 @@ from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifes
 
 from . import connection, describe
 from .card import Card
-from .errors import WaitTimeout
+from .errors import Untrusted, WaitTimeout
 from .outcome import bind, failure, fetch_blobs, log_text, result_of, worth_telling
 from .output import CellOutput, now_us
 from .replay import NotebookSink, Replay
@@ -60,7 +60,11 @@ class Why(str):
 
 
 class Outputs(list[dict[str, Any]]):
-    """The outputs of a job as a notebook stores them (nbformat 4). Shown in a cell, they are drawn as they were."""
+    """The outputs of a job as a notebook stores them (nbformat 4). Shown in a cell, they are drawn as they were; those of
+    a stranger's job without HTML and scripts (`inert`).
+    """
+
+    inert = False
 
     @property
     def stdout(self) -> str:
@@ -88,7 +92,7 @@ class Outputs(list[dict[str, Any]]):
         if shell is None:
             print(self.text, end="")
             return
-        sink = CellOutput(shell, None, "")
+        sink = CellOutput(shell, None, "", inert=self.inert)
         for output in self:
             if output["output_type"] == "stream":
                 sink.text(output["name"], output["text"])
@@ -133,6 +137,7 @@ class Job:
         self._name = view.name
         self._seen: JobView | None = view
         self._values: dict[int, tuple[ResultManifest, dict[str, Any]]] = {}
+        self._trusted = False
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -143,6 +148,7 @@ class Job:
         self._id, self._number, self._name = state["id"], state["number"], state["name"]
         self._seen = None
         self._values = {}
+        self._trusted = False
         self._lock = threading.Lock()
 
     def __eq__(self, other: object) -> bool:
@@ -236,18 +242,23 @@ class Job:
                 self._seen = item.job
         return self.view()
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None, *, trust: bool = False) -> Any:
         """The value of the cell's last expression, or of the function, in rank 0. Waits.
 
+        To make the result of a job that is not yours runs code of its owner here: `trust=True` allows it, for this handle
+        from now on.
+
         Raises JobFailed (with the worker's traceback), JobLost, JobCancelled; WaitTimeout after `timeout` seconds;
-        LookupError when there is a value and it could not come back (the text says why).
+        Untrusted; LookupError when there is a value and it could not come back (the text says why).
         """
         self._wait_well(timeout)
+        self._trusted |= trust
         return self._value(0)
 
-    def results(self, timeout: float | None = None) -> list[Any]:
+    def results(self, timeout: float | None = None, *, trust: bool = False) -> list[Any]:
         """As `result`, of every rank in order."""
         view = self._wait_well(timeout)
+        self._trusted |= trust
         return [self._value(rank) for rank in range(view.tasks)]
 
     def exception(self, timeout: float | None = None) -> GpuclusterError | None:
@@ -276,12 +287,19 @@ class Job:
                 found = self._values[rank] = self._fetch(rank)
             return found
 
-    def _fetch(self, rank: int) -> tuple[ResultManifest, dict[str, Any]]:
-        client = self._client()
+    def _manifest(self, client: ApiClient, rank: int) -> ResultManifest:
+        """What a rank left. Raises Untrusted when it would have to be unpickled and the owner is a stranger."""
         view = result_of(client, self._id, rank)
         if view is None or view.result is None:
-            return ResultManifest(), {}
-        manifest = view.result
+            return ResultManifest()
+        job = self.view()
+        if view.result.pickle is not None and not (job.mine or self._trusted):
+            raise Untrusted(job.number, job.owner_name)
+        return view.result
+
+    def _fetch(self, rank: int) -> tuple[ResultManifest, dict[str, Any]]:
+        client = self._client()
+        manifest = self._manifest(client, rank)
         values: dict[str, Any] = {}
         bound = bind(manifest, fetch_blobs(client, self._id, manifest), values)
         if bound.has_value:
@@ -310,6 +328,8 @@ class Job:
         names: str | Iterable[str] | None = None,
         namespace: MutableMapping[str, Any] | None = None,
         timeout: float | None = None,
+        *,
+        trust: bool = False,
     ) -> list[str]:
         """Bind what rank 0 left (all, or `names`) in the notebook, or in `namespace`. Waits. Returns the names bound.
 
@@ -319,8 +339,8 @@ class Job:
         """
         self._wait_well(timeout)
         client = self._client()
-        view = result_of(client, self._id, 0)
-        manifest = view.result if view is not None and view.result is not None else ResultManifest()
+        self._trusted |= trust
+        manifest = self._manifest(client, 0)
         wanted = _names(names)
         for name in wanted or ():
             if name not in manifest.names:
@@ -353,7 +373,9 @@ class Job:
                 elif item.type == "attempt" and item.attempt > 1:
                     replay.seam(seam(self._client(), self._id, item.attempt))
         replay.finish()
-        return Outputs(sink.outputs)
+        outputs = Outputs(sink.outputs)
+        outputs.inert = not (self.view().mine or self._trusted)
+        return outputs
 
     def logs(self, rank: int = 0, tail: int | None = None) -> str:
         """The log of one rank as text: all attempts, or the last `tail` lines."""

@@ -266,6 +266,7 @@ class GPUClusterMagics(Magics):
     @in_notebook
     @magic_arguments()
     @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
+    @argument("--trust", action="store_true", help="bind names and draw HTML of a job that is not yours, too")
     @argument("-h", "--help", action="store_true", help="show this help")
     def attach(self, line: str) -> Any:
         """Come back to a job: its output from the beginning, then its result, as if this cell had submitted it."""
@@ -273,7 +274,7 @@ class GPUClusterMagics(Magics):
         if asked is None:
             return None
         job = self._job(asked.job, "attach")
-        return CellRun(self._shell, self._settings()).attach(job)
+        return CellRun(self._shell, self._settings()).attach(job, trust=asked.trust)
 
     @line_magic
     @in_notebook

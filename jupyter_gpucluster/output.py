@@ -17,6 +17,9 @@ from .card import Card
 from .replay import Mimes, Stream
 
 # IPython's functions, which have no types of their own.
+#: What is shown of a stranger's displays: what a page draws without running anything.
+INERT_MIMES = frozenset({"text/plain", "text/latex", "image/png", "image/jpeg", "image/gif", "image/webp"})
+
 publish_display_data: Any = _display.publish_display_data
 clear_output: Any = _display.clear_output
 
@@ -34,15 +37,25 @@ class CellOutput:
     """A Sink that draws into the running cell. `card` None = outputs only (`%logs`).
 
     `show_result`: draw the value of the cell's last expression; False leaves that to whoever returns it.
+    `inert`: the job is not the user's own, so nothing of its displays may run in his page: HTML, scripts and SVG are left out.
     """
 
     def __init__(
-        self, shell: InteractiveShell, card: Card | None, card_id: str, *, show_result: bool = True
+        self,
+        shell: InteractiveShell,
+        card: Card | None,
+        card_id: str,
+        *,
+        show_result: bool = True,
+        inert: bool = False,
     ) -> None:
         self._shell = shell
         self.card = card
         self.card_id = card_id
         self.shows_result = show_result
+        self._inert = inert
+        #: Displays of which something was left out, because the job is a stranger's.
+        self.cut_displays = 0
         self._rich = is_kernel(shell)
         self._last_stream: Stream | None = None
         self._clear_pending = False
@@ -108,12 +121,21 @@ class CellOutput:
         self._before_output(stream)
         self._file(stream).write(text)
 
+    def _allowed(self, data: Mimes, metadata: Mimes) -> tuple[Mimes, Mimes]:
+        if not self._inert or INERT_MIMES.issuperset(data):
+            return data, metadata
+        self.cut_displays += 1
+        kept = {mime: content for mime, content in data.items() if mime in INERT_MIMES}
+        return kept, {mime: said for mime, said in metadata.items() if mime in kept}
+
     def display(self, data: Mimes, metadata: Mimes, display_id: str | None) -> None:
+        data, metadata = self._allowed(data, metadata)
         self._before_output()
         transient = {"display_id": display_id} if display_id else {}
         publish_display_data(data=data, metadata=metadata, transient=transient)
 
     def update(self, data: Mimes, metadata: Mimes, display_id: str) -> None:
+        data, metadata = self._allowed(data, metadata)
         self._before_output()
         publish_display_data(data=data, metadata=metadata, transient={"display_id": display_id}, update=True)
 
@@ -121,6 +143,7 @@ class CellOutput:
         """Show the value of the last expression as Out[n], in the worker's rendering."""
         if not self.shows_result:
             return
+        data, metadata = self._allowed(data, metadata)
         self._before_output()
         captured = sys.displayhook is not self._shell.displayhook
         if captured:  # by %%capture, which wants a display

@@ -20,7 +20,7 @@ from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 from . import connection, describe
 from .binding import summary_line
 from .card import Card
-from .errors import Detached, Withdrawn, as_typed
+from .errors import Detached, Untrusted, Withdrawn, as_typed, one_line
 from .follow import Reader, StreamClosed, Watch
 from .interrupt import Interrupted, Keyboard
 from .job import Job
@@ -49,6 +49,15 @@ class Sent:
 
     names: tuple[str, ...] = ()
     asked_back: frozenset[str] = frozenset()
+
+
+def _tell_cut_displays(output: CellOutput, job: JobView) -> None:
+    if output.cut_displays:
+        output.text(
+            "stderr",
+            f"[displays of {job.owner_name} are shown without HTML and scripts; %attach {job.number} --trust shows "
+            "them whole]\n",
+        )
 
 
 def _warn(warnings: Iterable[str]) -> None:
@@ -132,29 +141,43 @@ class CellRun:
             first_line=first_line,
         )
 
-    def _output(self, card: Card | None, *, show_result: bool = True) -> CellOutput:
-        return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result)
+    def _output(self, card: Card | None, *, show_result: bool = True, inert: bool = False) -> CellOutput:
+        return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result, inert=inert)
 
-    def attach(self, job: Job) -> Any:
-        """Follow a job that was submitted before, from its first output on."""
+    def attach(self, job: Job, *, trust: bool = False) -> Any:
+        """Follow a job that was submitted before, from its first output on.
+
+        Of a stranger's job nothing is run here unless they are trusted: no pickle is loaded, no script is drawn.
+        """
         with Keyboard() as keyboard:
             view = job.view()
             card = Card(simulated=connection.is_simulated(self._client))
             card.update(view)
-            output = self._output(card)
+            output = self._output(card, inert=not (view.mine or trust))
             output.draw_card()
-            return self._follow(view, output, keyboard)
+            return self._follow(view, output, keyboard, trusted=view.mine or trust)
 
-    def _follow(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent = Sent()) -> Any:
+    def _follow(
+        self,
+        job: JobView,
+        output: CellOutput,
+        keyboard: Keyboard,
+        sent: Sent = Sent(),
+        *,
+        trusted: bool = True,
+    ) -> Any:
         replay = Replay(
             output, prefix=output.card_id, where=f"%logs {job.number}", limits=self._settings.limits
         )
         watch = Watch(self._client, job, output, replay, keyboard, on_interrupt=self._settings.on_interrupt)
         ended = watch.run()
+        _tell_cut_displays(output, ended)
         if ended.state != "succeeded":
             output.draw_card()
             raise failure(self._client, ended, replay.error, with_tail=False)
         try:
+            if not trusted:
+                return self._leave_result(ended, output, keyboard)
             return self._take_result(ended, output, keyboard, sent)
         except (Interrupted, KeyboardInterrupt):
             raise Detached(ended.number, ended.state) from None
@@ -183,6 +206,17 @@ class CellRun:
             hook.update_user_ns(bound.value)
             return None
         return None if output.shows_result else bound.value
+
+    def _leave_result(self, job: JobView, output: CellOutput, keyboard: Keyboard) -> None:
+        """A stranger's job has ended: say what it left and how to have it."""
+        output.draw_card()
+        view = keyboard.call(lambda: result_of(self._client, job.id))
+        names = view.result.names if view is not None and view.result is not None else ()
+        if names:
+            output.text(
+                "stderr",
+                f"{', '.join(names)}: not bound. {one_line(Untrusted(job.number, job.owner_name))}\n",
+            )
 
     def _fetch(self, job: JobView) -> tuple[ResultManifest | None, dict[str, bytes]]:
         """What the job left, in a thread."""
@@ -219,7 +253,8 @@ class CellRun:
 
     def show_log(self, job: Job, *, rank: int, attempt: int | None, tail: int | None, follow: bool) -> None:
         """Draw a log without a card; with `follow` until the job ends or ■ is pressed."""
-        output = self._output(None)
+        view = job.view()
+        output = self._output(None, inert=not view.mine)
         replay = Replay(output, prefix=output.card_id, where=f"job {job.number}", keep_last_error=False)
         follower = self._client.log(job.id, rank, attempt=attempt, tail=tail, follow=follow)
         closed: StreamClosed | None = None
@@ -235,6 +270,7 @@ class CellRun:
             except Interrupted:
                 output.flush()
         replay.finish()
+        _tell_cut_displays(output, view)
         output.flush()
         if closed is not None and closed.error is not None:
             raise closed.error
