@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import logging
 import os
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engine.protocols import Clock
-from ..model.errors import Conflict, GpuclusterError
+from ..model.errors import Conflict, GpuclusterError, Unavailable
 from ..store.retention import RetentionPolicy
 from .app import Parts
 from .config import ClusterConfig
@@ -23,8 +24,6 @@ RETENTION_PAUSE_S = 300.0
 SLICE_PAUSE_S = 1.0
 FIRST_RETENTION_S = 30.0
 DISCARD_TIMEOUT_S = 120.0
-#: Events are counted in rows by the store; one takes about this much.
-EVENT_BYTES = 512
 
 log = logging.getLogger("gpucluster.service")
 
@@ -109,7 +108,11 @@ class Housekeeping:
     def _discard(self, attempt_id: str) -> None:
         """Called on a thread of the retention; the backend's own place is the loop."""
         done = asyncio.run_coroutine_threadsafe(self._parts.backend.discard(attempt_id), self._loop)
-        done.result(DISCARD_TIMEOUT_S)
+        try:
+            done.result(DISCARD_TIMEOUT_S)
+        except (TimeoutError, concurrent.futures.TimeoutError):
+            done.cancel()
+            raise Unavailable(f"it took more than {DISCARD_TIMEOUT_S:g} s") from None
 
 
 def retention_policy(config: ClusterConfig) -> RetentionPolicy:
@@ -117,7 +120,7 @@ def retention_policy(config: ClusterConfig) -> RetentionPolicy:
     wanted = config.retention
     return RetentionPolicy(
         events_max_age_s=wanted.events_age_s,
-        events_max_rows=max(1000, wanted.events_bytes // EVENT_BYTES),
+        events_max_bytes=wanted.events_bytes,
         steps_max_age_s=wanted.steps_age_s,
         logs_max_age_s=wanted.logs_age_s,
         logs_max_bytes=wanted.logs_bytes,
@@ -126,10 +129,13 @@ def retention_policy(config: ClusterConfig) -> RetentionPolicy:
 
 
 def folder_bytes(folder: Path) -> int:
-    """Bytes of all files below; links counted once each, what vanishes meanwhile not at all."""
+    """What all files below take on the disk: of a file with holes what is written, of one that other folders or the blobs
+    have as well (a hard link) its share. What vanishes meanwhile does not count.
+    """
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(root, name)).st_size
+                status = os.lstat(os.path.join(root, name))
+                total += min(status.st_size, status.st_blocks * 512) // status.st_nlink
     return total

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, create_engine, event
+from sqlalchemy import Connection, Engine, LargeBinary, Table, cast, create_engine, event, func
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.pool import NullPool, QueuePool
@@ -75,6 +75,13 @@ def insert_or_update(connection_kind: str, table: Table, keys: Sequence[str], up
     return statement.on_conflict_do_update(
         index_elements=list(keys), set_={name: statement.excluded[name] for name in update}
     )
+
+
+def stored_bytes(connection_kind: str, column: Any) -> Any:
+    """The bytes that a text column takes in a row (its length in characters may be a fraction of them)."""
+    if connection_kind != "sqlite":
+        raise NotImplementedError(f"no size of a text for {connection_kind}")
+    return func.length(cast(column, LargeBinary))
 
 
 class Sqlite:

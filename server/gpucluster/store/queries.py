@@ -118,6 +118,16 @@ class Queries:
             raise NotFound(f"There is no attempt {attempt_id}.")
         return found[0]
 
+    def files_discarded(self, attempt_id: str) -> tuple[int, str] | None:
+        """When (microseconds since the epoch) and why retention removed the attempt's files; None when it did not."""
+        columns = tables.attempts.c
+        query = select(columns.files_discarded_us, columns.files_discarded_why).where(
+            columns.id == attempt_id
+        )
+        with self._database.reading() as connection:
+            found = connection.execute(query).one_or_none()
+        return (found[0], found[1] or "") if found is not None and found[0] is not None else None
+
     def history(self, job_id: str) -> list[HistoryEntry]:
         """All transitions of a job, first to last."""
         query = select(tables.history).where(tables.history.c.job_id == job_id).order_by(tables.history.c.id)

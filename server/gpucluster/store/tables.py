@@ -126,6 +126,7 @@ attempts = Table(
     # Housekeeping of retention.py: size of the attempt's files once measured, and what was let go when.
     Column("files_bytes", BigInteger),
     Column("files_discarded_us", BigInteger),
+    Column("files_discarded_why", Text),  # "the retention of 90 days"
     Column("steps_reduced_us", BigInteger),
     UniqueConstraint("job_id", "number"),
     Index(None, "files_discarded_us", "ended_us"),

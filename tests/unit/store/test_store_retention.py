@@ -73,16 +73,41 @@ def test_without_caps_nothing_goes(store: Store, clock: ManualClock) -> None:
     assert files.discarded == []
 
 
-def test_events_beyond_the_number_go_oldest_first(store: Store, clock: ManualClock) -> None:
-    store.commit(
-        ChangeSet(
-            events=[PublishedEvent(seq=seq, time_us=clock.now, kind="x", data={}) for seq in range(1, 5001)]
-        )
-    )
-    until_done(retention(store, events_max_rows=100), clock)
+def add_events(store: Store, clock: ManualClock, first: int, last: int, text: str = "") -> None:
+    events = [
+        PublishedEvent(seq=seq, time_us=clock.now, kind="x", data={"t": text})
+        for seq in range(first, last + 1)
+    ]
+    store.commit(ChangeSet(events=events))
+
+
+def stored_event_bytes(store: Store) -> int:
+    with store.database.reading() as connection:
+        rows = connection.exec_driver_sql("SELECT data FROM events").scalars().all()
+    return sum(len(data.encode()) for data in rows)
+
+
+def test_events_beyond_the_size_go_oldest_first(store: Store, clock: ManualClock) -> None:
+    add_events(store, clock, 1, 5000)
+    row_bytes = len('{"t":""}') + 100
+    until_done(retention(store, events_max_bytes=100 * row_bytes), clock)
     page = store.events(4950)
     assert (page.oldest_seq, page.last_seq, len(page.events), page.resync) == (4901, 5000, 50, False)
     assert store.events(4899).resync
+
+
+def test_large_events_count_by_their_bytes(store: Store, clock: ManualClock) -> None:
+    """Two bytes of UTF-8 a character: a row is far more than its number of characters, or than any usual row."""
+    sweeper = retention(store, events_max_bytes=1_000_000)
+    for first in range(1, 200, 20):
+        add_events(store, clock, first, first + 19, "\u00e9" * 20_000)
+        until_done(sweeper, clock)
+        assert stored_event_bytes(store) <= 1_000_000
+    assert store.events(0).oldest_seq == 177  # 24 of 40 kB
+    add_events(store, clock, 201, 5000)
+    until_done(sweeper, clock)
+    assert 500_000 < stored_event_bytes(store) <= 1_000_000
+    assert stored_event_bytes(store) + 100 * len(store.events(0, 10_000).events) <= 1_000_000
 
 
 def test_events_beyond_the_age_go_and_the_sequence_goes_on(store: Store, clock: ManualClock) -> None:
@@ -172,6 +197,49 @@ def test_files_that_cannot_be_removed_do_not_keep_the_others(store: Store, clock
     files.stuck.clear()
     until_done(retention(store, files, logs_max_age_s=DAY_S), clock)
     assert files.discarded == [other.id, stuck.id]
+
+
+def test_many_files_that_cannot_be_removed_do_not_keep_the_others(store: Store, clock: ManualClock) -> None:
+    """More of them than are looked at at once, and all older than the others; tried again after some hours."""
+    files = Files(size=100)
+    stuck = [run(store, number, clock)[1].id for number in range(1, 121)]
+    clock.advance(1)
+    others = [run(store, number, clock)[1].id for number in range(121, 131)]
+    files.stuck.update(stuck)
+    clock.advance(2 * DAY_S)
+    sweeper = retention(store, files, logs_max_age_s=DAY_S, logs_max_bytes=0)
+    for _ in range(10):
+        sweeper.run_slice(clock.now)
+    assert sorted(files.discarded) == sorted(others)
+    files.stuck.clear()
+    sweeper.run_slice(clock.now)
+    assert len(files.discarded) == len(others)
+    clock.advance(7 * 3600)
+    until_done(sweeper, clock)
+    assert sorted(files.discarded) == sorted([*others, *stuck])
+
+
+def test_files_that_cannot_be_removed_cost_no_other_its_files(store: Store, clock: ManualClock) -> None:
+    files = Files(size=1000)
+    files.stuck.add(run(store, 1, clock)[1].id)
+    clock.advance(1)
+    run(store, 2, clock)
+    sweeper = retention(store, files, logs_max_bytes=1500)
+    for _ in range(3):
+        sweeper.run_slice(clock.now)
+    assert files.discarded == []
+
+
+def test_removal_is_noted_with_time_and_reason(store: Store, clock: ManualClock) -> None:
+    _, old = run(store, 1, clock)
+    clock.advance(31 * DAY_S)
+    _, large = run(store, 2, clock)
+    until_done(retention(store, logs_max_age_s=30 * DAY_S, logs_max_bytes=200), clock)
+    assert store.files_discarded(old.id) == (clock.now, "the retention of 30 days")
+    assert store.files_discarded(large.id) is None
+    until_done(retention(store, logs_max_bytes=0), clock)
+    noted = store.files_discarded(large.id)
+    assert noted == (clock.now, "the limit of 0 GiB for the files of jobs that have ended")
 
 
 def test_blobs_of_ended_jobs_are_let_go_and_those_of_others_stay(store: Store, clock: ManualClock) -> None:

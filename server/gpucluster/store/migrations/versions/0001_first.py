@@ -115,6 +115,7 @@ def upgrade() -> None:
         sa.Column("rest", sa.Text(), nullable=False),
         sa.Column("files_bytes", sa.BigInteger()),
         sa.Column("files_discarded_us", sa.BigInteger()),
+        sa.Column("files_discarded_why", sa.Text()),
         sa.Column("steps_reduced_us", sa.BigInteger()),
         sa.ForeignKeyConstraint(["job_id"], ["jobs.id"], name="fk_attempts_job_id"),
         sa.PrimaryKeyConstraint("id", name="pk_attempts"),
