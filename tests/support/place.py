@@ -181,10 +181,10 @@ class Place:
         return connect(info.address, start=False)
 
     def ended(self, job: str | int) -> JobView:
+        """The job once it has ended."""
         with self.client() as client:
-            return eventually(
-                lambda: view if (view := client.job(job)).state in ENDED else None, f"job {job} to end"
-            )
+            eventually(lambda: client.job(job).state in ENDED, f"job {job} to end")
+            return client.job(job)
 
     # ---- looking
 
