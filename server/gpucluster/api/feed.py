@@ -12,10 +12,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ..model.events import PublishedEvent
 
+#: The ring holds at most so many events, of at most so many bytes (what jobs report may be long).
 RING_SIZE = 10_000
+RING_BYTES = 32 << 20
 #: A follower further behind than this is not led through the store, but told to take a snapshot.
 MAX_BEHIND = 50_000
+#: A follower is given at most so many at a time, of at most so many bytes, or one.
 READ_LIMIT = 500
+READ_BYTES = 1 << 20
 
 #: Reads events from the store: (after, limit) -> events in order.
 ReadOlder = Callable[[int, int], Awaitable[Sequence[PublishedEvent]]]
@@ -51,8 +55,17 @@ class Signal:
 class EventFeed:
     """Takes committed events from the driver (`publish` is its listener) and gives them to followers."""
 
-    def __init__(self, last_seq: int, read_older: ReadOlder, ring_size: int = RING_SIZE) -> None:
-        self._ring: deque[PublishedEvent] = deque(maxlen=ring_size)
+    def __init__(
+        self,
+        last_seq: int,
+        read_older: ReadOlder,
+        ring_size: int = RING_SIZE,
+        ring_bytes: int = RING_BYTES,
+    ) -> None:
+        self._ring: deque[tuple[PublishedEvent, int]] = deque()  # with about how many bytes each takes
+        self._ring_size = ring_size
+        self._ring_bytes = ring_bytes
+        self._bytes = 0
         self._last_seq = last_seq
         self._read_older = read_older
         self._signals: set[Signal] = set()
@@ -66,13 +79,21 @@ class EventFeed:
     def publish(self, events: Sequence[PublishedEvent]) -> None:
         if not events:
             return
-        self._ring.extend(events)
+        self._keep(events)
         self._last_seq = events[-1].seq
         for signal in self._signals:
             signal.notify()
         for job_id in {event.job_id for event in events if event.job_id}:
             for signal in self._job_signals.get(job_id, ()):
                 signal.notify()
+
+    def _keep(self, events: Sequence[PublishedEvent]) -> None:
+        for event in events:
+            size = len(repr(event.data))
+            self._ring.append((event, size))
+            self._bytes += size
+        while len(self._ring) > self._ring_size or (self._ring and self._bytes > self._ring_bytes):
+            self._bytes -= self._ring.popleft()[1]
 
     def watch(self, job_id: str | None = None) -> Watch:
         """A context in which a signal is notified at each event (of one job)."""
@@ -93,19 +114,32 @@ class EventFeed:
                 del self._job_signals[job_id]
 
     async def read(self, after: int) -> Sequence[PublishedEvent]:
-        """The next events after number `after`, at most READ_LIMIT; none when there are none yet. Raises Resync."""
+        """The next events after number `after`, at most READ_LIMIT of READ_BYTES; none when there are none yet.
+
+        Raises Resync.
+        """
         last = self._last_seq
         if after == last:
             return ()
         if after > last or after < 0 or last - after > MAX_BEHIND:
             raise Resync(last)
-        if self._ring and self._ring[0].seq <= after + 1:
-            start = after + 1 - self._ring[0].seq
-            return [self._ring[index] for index in range(start, min(start + READ_LIMIT, len(self._ring)))]
+        if self._ring and self._ring[0][0].seq <= after + 1:
+            return self._from_ring(after + 1 - self._ring[0][0].seq)
         older = await self._read_older(after, READ_LIMIT)
         if not older or older[0].seq != after + 1:
             raise Resync(self._last_seq)
         return older
+
+    def _from_ring(self, start: int) -> list[PublishedEvent]:
+        found: list[PublishedEvent] = []
+        total = 0
+        for index in range(start, min(start + READ_LIMIT, len(self._ring))):
+            event, size = self._ring[index]
+            total += size
+            if found and total > READ_BYTES:
+                break
+            found.append(event)
+        return found
 
     async def follow(self, after: int, heartbeat_s: float) -> AsyncIterator[Sequence[PublishedEvent]]:
         """Batches of events after `after`, for ever; an empty batch after `heartbeat_s` without any. Raises Resync."""

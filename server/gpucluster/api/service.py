@@ -40,7 +40,7 @@ from .clock import SystemClock
 from .config import BUILT_IN, ClusterConfig, load_config
 from .directory import JobDirectory
 from .discovery import RuntimeInfo
-from .feed import EventFeed
+from .feed import READ_BYTES, EventFeed
 from .housekeeping import Housekeeping
 from .node_watch import NodeWatch
 from .orders import OrderMaker
@@ -225,7 +225,7 @@ class Service:
 
     def _make_parts(self, store: Store, backend: LocalBackend, driver: EngineDriver) -> Parts:
         async def read_older(after: int, limit: int) -> Sequence[PublishedEvent]:
-            return (await asyncio.to_thread(store.events, after, limit)).events
+            return (await asyncio.to_thread(store.events, after, limit, READ_BYTES)).events
 
         feed = EventFeed(driver.last_seq, read_older)
         driver.add_listener(feed.publish)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, func, select
@@ -152,11 +152,14 @@ class Queries:
 
     # ---- events, queues, counters
 
-    def events(self, after_seq: int, limit: int = 1000) -> EventPage:
-        """The events after a number, in order, and whether the follower must resync instead."""
+    def events(self, after_seq: int, limit: int = 1000, max_bytes: int | None = None) -> EventPage:
+        """The events after a number, in order, and whether the follower must resync instead. `max_bytes`: of their data, at
+        most, or one event.
+        """
         query = select(tables.events).where(tables.events.c.seq > after_seq).order_by(tables.events.c.seq)
         with self._database.reading() as connection:
-            found = [event_of(row) for row in connection.execute(query.limit(limit)).mappings()]
+            rows = connection.execute(query.limit(limit)).mappings()
+            found = [event_of(row) for row in _up_to(rows, max_bytes)]
             last = int(_meta(connection).get("last_seq", "0"))
             oldest = connection.execute(select(func.min(tables.events.c.seq))).scalar()
         oldest_seq = last + 1 if oldest is None else int(oldest)
@@ -225,6 +228,15 @@ def _states(connection: Connection, job_ids: list[str]) -> dict[str, JobState]:
         query = select(tables.jobs.c.id, tables.jobs.c.state).where(tables.jobs.c.id.in_(some))
         found.update((job_id, JobState(state)) for job_id, state in connection.execute(query))
     return found
+
+
+def _up_to(rows: Iterable[Row], max_bytes: int | None) -> Iterator[Row]:
+    total = 0
+    for row in rows:
+        total += len(row["data"])
+        if max_bytes is not None and total > max_bytes and total > len(row["data"]):
+            return
+        yield row
 
 
 def _meta(connection: Connection) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpucluster.api.feed import MAX_BEHIND, READ_LIMIT, EventFeed, Resync
+from gpucluster.api.feed import MAX_BEHIND, READ_BYTES, READ_LIMIT, EventFeed, Resync
 from gpucluster.model.events import PublishedEvent
 
 
@@ -77,6 +77,29 @@ def test_who_is_too_far_behind_takes_a_snapshot_instead_of_all() -> None:
     feed = EventFeed(MAX_BEHIND + 10, Store().read)
     with pytest.raises(Resync):
         run(feed.read(1))
+
+
+def test_long_events_are_bounded_by_their_bytes() -> None:
+    store = Store()
+    feed = EventFeed(0, store.read, ring_bytes=4 * READ_BYTES)
+    for seq in range(1, 201):
+        store.last = seq
+        data = {"description": "x" * 100_000}
+        feed.publish([PublishedEvent(seq=seq, time_us=0, kind="job.progress", data=data)])
+    held = [event for event, _ in feed._ring]
+    assert 35 <= len(held) <= 42, "four MiB of 100 kB"
+    batch = run(feed.read(held[0].seq - 1))
+    assert 9 <= len(batch) <= 10
+    assert store.reads == 0
+    assert [e.seq for e in run(feed.read(1))][:2] == [2, 3], "older ones come from the store"
+
+
+def test_event_longer_than_all_that_may_be_read_at_once_is_given_alone() -> None:
+    feed = EventFeed(0, Store().read)
+    for seq in (1, 2):
+        feed.publish([PublishedEvent(seq=seq, time_us=0, kind="x", data={"t": "x" * 3 * READ_BYTES})])
+    assert [e.seq for e in run(feed.read(0))] == [1]
+    assert [e.seq for e in run(feed.read(1))] == [2]
 
 
 def test_follower_is_woken_by_events_and_by_the_heartbeat() -> None:

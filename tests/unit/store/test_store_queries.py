@@ -165,3 +165,11 @@ def test_a_number_of_another_cluster_means_resync(store: Store) -> None:
 def test_an_empty_store_has_no_events_and_needs_no_resync(store: Store) -> None:
     page = store.events(0)
     assert (page.events, page.oldest_seq, page.last_seq, page.resync) == ([], 1, 0, False)
+
+
+def test_long_events_are_read_a_few_at_a_time(store: Store, clock: ManualClock) -> None:
+    events = [PublishedEvent(seq=seq, time_us=1, kind="x", data={"t": "x" * 1000}) for seq in range(1, 11)]
+    store.commit(ChangeSet(events=events))
+    assert [event.seq for event in store.events(0, 100, 3500).events] == [1, 2, 3]
+    assert [event.seq for event in store.events(3, 100, 10).events] == [4]
+    assert len(store.events(0, 100).events) == 10
