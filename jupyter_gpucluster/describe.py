@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable
 
 from gpucluster.api.schemas import JobView, Progress
-from gpucluster.api.words import duration
+from gpucluster.api.words import duration as duration
 
 ENDED = frozenset({"succeeded", "failed", "cancelled"})
 

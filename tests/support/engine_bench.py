@@ -227,9 +227,10 @@ class Bench:
         job_id = f"job-{len(self.store.jobs()) + 1}"
         key = more.pop("idempotency_key", None)
         ended = more.pop("ended_dependencies", {})
+        numbers = more.pop("dependency_numbers", {})
         owner = more.pop("owner", ALICE)
         spec = make_spec(queue, gpus, tasks, **more)
-        event = JobSubmitted(make_job(spec, job_id, owner=owner, idempotency_key=key), b"{}", ended)
+        event = JobSubmitted(make_job(spec, job_id, owner=owner, idempotency_key=key), b"{}", ended, numbers)
         refused = self.step(event).refused
         if refused:
             raise refused[0][1]

@@ -29,7 +29,7 @@ from ..model.errors import (
     VersionMismatch,
 )
 from ..model.ids import make_id
-from ..model.jobs import ENDED_STATES, Job, JobSpec, JobState, Program, ProgramKind, Requeue, Share, TaskRole
+from ..model.jobs import ENDED_STATES, Job, JobSpec, Program, ProgramKind, Requeue, Share, TaskRole
 from ..model.principals import Principal
 from ..model.resources import WHOLE_CPU, WHOLE_GPU
 from ..model.topology import Node
@@ -160,7 +160,12 @@ class Submissions:
             queued_us=now_us,
             idempotency_key=submission.idempotency_key,
         )
-        event = JobSubmitted(job=job, verbatim=verbatim(submission), ended_dependencies=ended)
+        event = JobSubmitted(
+            job=job,
+            verbatim=verbatim(submission),
+            ended_dependencies={other.id: other.state for other in ended},
+            dependency_numbers={other.id: other.number for other in ended},
+        )
         async with self._secrets(job, submission.secret_env):
             await self._driver.submit(event)
         return job
@@ -171,10 +176,10 @@ class Submissions:
 
     async def _dependencies(
         self, references: Iterable[str], caller: Principal
-    ) -> tuple[tuple[str, ...], dict[str, JobState]]:
-        """Long ids of the jobs to wait for, and the states of those that have ended. Raises InvalidRequest."""
+    ) -> tuple[tuple[str, ...], list[Job]]:
+        """Long ids of the jobs to wait for, and of these the jobs that have ended. Raises InvalidRequest."""
         ids: dict[str, None] = {}
-        ended: dict[str, JobState] = {}
+        ended: list[Job] = []
         for reference in references:
             try:
                 job = await self._directory.find(reference)
@@ -183,7 +188,7 @@ class Submissions:
                 raise InvalidRequest("after", f"there is no job {reference!r}") from None
             ids[job.id] = None
             if job.state in ENDED_STATES:
-                ended[job.id] = job.state
+                ended.append(job)
         return tuple(ids), ended
 
     async def _bring_in_blobs(self, submission: JobSubmission, owner: Principal) -> None:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _TYPED = f"{GPU}/"
 _TRIGGERS = frozenset(trigger.value for trigger in Trigger)
 #: In place of a sentence that quotes what the job said: (is being stopped, waits for its next try).
-_HIDDEN_WHY = ("Is being stopped.", "Its last attempt did not succeed; it is tried again soon.")
+_HIDDEN_WHY = ("The job is being stopped.", "Its last attempt did not succeed; it is tried again soon.")
 
 #: What of an event's data everybody who sees the job may know; the rest is for those who may read it.
 _OPEN_EVENT_FIELDS = frozenset(
@@ -154,11 +154,7 @@ class Views:
         """Why the job is where it is; of one that has ended, how it did. Reasons of its own are for readers."""
         engine = self._engine()
         if job.id not in engine.state.jobs:
-            reason = f": {job.reason}" if job.reason and rights.read else ""
-            sentence = f"Has {ENDED_WORDS.get(job.state, job.state.value)}{reason}"
-            return WhyView(
-                job_id=job.id, verdict="ended", code=job.state.value, sentence=_as_sentence(sentence)
-            )
+            return why_ended(job, rights)
         why = engine.why(job.id, self._now_us())
         hidden = why.verdict in ("stopping",) or why.code == "back_off"
         sentence = why.sentence if rights.read or not hidden else _HIDDEN_WHY[why.code == "back_off"]
@@ -334,6 +330,13 @@ class Views:
         if job is not None:
             return self._visibility.rights_on(caller, job)
         return self._visibility.rights(caller, event.owner or "", event.queue or "", Share.OWNER)
+
+
+def why_ended(job: Job, rights: Rights) -> WhyView:
+    """How a job ended that has. A cancellation without a reason of its own is told once."""
+    has_reason = job.reason and job.reason != job.state.value and rights.read
+    sentence = f"The job has {ENDED_WORDS[job.state]}{f': {job.reason}' if has_reason else ''}"
+    return WhyView(job_id=job.id, verdict="ended", code=job.state.value, sentence=_as_sentence(sentence))
 
 
 def history(entries: Iterable[HistoryEntry], rights: Rights) -> list[HistoryView]:

@@ -19,12 +19,14 @@ class JobSubmitted(EngineEvent):
     """`job` is complete, normalised and checked; its state is pending.
 
     `verbatim` is the submission as it came (JSON, without blobs and secrets), kept beside the normalised one.
-    `ended_dependencies` maps the jobs of `spec.after` that ended before to their end state.
+    `ended_dependencies` maps the jobs of `spec.after` that ended before to their end state, `dependency_numbers` to their
+    short numbers, for people.
     """
 
     job: Job
     verbatim: bytes = b"{}"
     ended_dependencies: Mapping[str, JobState] = dataclasses.field(default_factory=dict)
+    dependency_numbers: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -49,12 +49,16 @@ def why(state: ClusterState, job: Job, now_us: int) -> Why:
     if job.state is JobState.STOPPING:
         cause = job.stop_cause.label if job.stop_cause is not None else "stop"
         left = [task for task in job.attempt.tasks if task.exit is None] if job.attempt else []
-        sentence = f"Is being stopped ({job.reason or cause}): {counted(len(left), 'task')} still to end."
+        sentence = (
+            f"The job is being stopped ({job.reason or cause}): {counted(len(left), 'task')} still to end."
+        )
         return Why(
             job_id=job.id, verdict="stopping", code=cause, sentence=sentence, facts={"tasks_left": len(left)}
         )
     nodes = sorted({placement.node for placement in job.attempt.placements}) if job.attempt else []
-    sentence = f"Runs on {joined(nodes)}." if job.state is JobState.RUNNING else "Is suspended."
+    sentence = (
+        f"The job runs on {joined(nodes)}." if job.state is JobState.RUNNING else "The job is suspended."
+    )
     return Why(
         job_id=job.id, verdict="running", code=job.state.value, sentence=sentence, facts={"nodes": nodes}
     )
@@ -64,7 +68,7 @@ def _why_waiting(state: ClusterState, job: Job, now_us: int) -> Why:
     unmet = state.unmet.get(job.id)
     if unmet:
         others = sorted((state.jobs[job_id] for job_id in unmet), key=lambda other: other.number)
-        named = joined([f"job #{other.number} ({other.state.value})" for other in others[:5]])
+        named = joined([f"job {other.number} ({other.state.value})" for other in others[:5]])
         more = f" and {len(others) - 5} more" if len(others) > 5 else ""
         waits_for: dict[str, Any] = {"waits_for": [other.number for other in others]}
         sentence = f"Waits for {named}{more} to succeed."
@@ -83,7 +87,7 @@ def _why_waiting(state: ClusterState, job: Job, now_us: int) -> Why:
 def _why_starting(job: Job) -> Why:
     tasks = job.attempt.tasks if job.attempt else []
     up = sum(task.state is not TaskState.STARTING for task in tasks)
-    sentence = f"Has its place and is starting: {up} of {counted(len(tasks), 'task')} up."
+    sentence = f"The job has its place and is starting: {up} of {counted(len(tasks), 'task')} up."
     return Why(
         job_id=job.id,
         verdict="starting",
@@ -101,8 +105,8 @@ def dry_run(state: ClusterState, spec: JobSpec, owner: Principal, now_us: int, n
     check_admission(state, spec, owner)
     waits_for = [state.jobs[job_id].number for job_id in spec.after if job_id in state.jobs]
     if waits_for:
-        named = joined([f"job #{other}" for other in waits_for])
-        return DryRunPlan(starts_now=False, sentence=f"Would wait for {named} to succeed.")
+        named = joined([f"job {other}" for other in waits_for])
+        return DryRunPlan(starts_now=False, sentence=f"The job would wait for {named} to succeed.")
     job = Job(
         id=_DRY_RUN_ID,
         number=number,
@@ -129,11 +133,11 @@ def _plan(state: ClusterState, job: Job, now_us: int) -> DryRunPlan:
             amounts = joined([amount_text(name, amount) for name, amount in job.spec.request().items()])
             return DryRunPlan(
                 starts_now=True,
-                sentence=f"Would start now on {joined(nodes)} with {amounts}{lent}.",
+                sentence=f"The job would start now on {joined(nodes)} with {amounts}{lent}.",
                 placement=decision.placements,
                 borrowed=decision.borrowed,
                 position=1,
             )
     reason = explain_waiting(snapshot, job, {})
-    sentence = f"Would wait. {reason.sentence}"
+    sentence = f"The job would wait. {reason.sentence}"
     return DryRunPlan(starts_now=False, sentence=sentence, position=reason.position, why=reason)

@@ -7,7 +7,7 @@ may come late, twice or in odd order: news of an attempt that is over, or of a t
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -64,6 +64,7 @@ _STOP_WORDS = {
     StopCause.EVICT: "evicted",
     StopCause.MIGRATE: "moved to another place",
 }
+_NO_NUMBERS: Mapping[str, int] = {}
 
 
 class Lifecycle:
@@ -112,7 +113,7 @@ class Lifecycle:
         self._state.add(job)
         self.record.new_job(job, event.verbatim)
         self._told(job, None, Trigger.SUBMITTED.value, job.owner.id, None)
-        self.settle_dependencies(job, states)
+        self.settle_dependencies(job, states, event.dependency_numbers)
 
     def _check_submission(self, job: Job) -> None:
         if job.id in self._state.jobs or job.id in self._state.recently_ended:
@@ -134,17 +135,19 @@ class Lifecycle:
             raise NotFound(f"there is no job {dependency!r}", field="after")
         return state
 
-    def settle_dependencies(self, job: Job, states: dict[str, JobState | None]) -> None:
-        """Wait for those that have not ended (None); fail at once if one did not succeed."""
+    def settle_dependencies(
+        self, job: Job, states: dict[str, JobState | None], numbers: Mapping[str, int] = _NO_NUMBERS
+    ) -> None:
+        """Wait for those that have not ended (None); fail at once if one did not succeed. `numbers`: to name them by."""
         for dependency, state in states.items():
             if state is not None and state is not JobState.SUCCEEDED:
-                self._dependency_failed(job, dependency, None, state)
+                self._dependency_failed(job, dependency, numbers.get(dependency), state)
                 return
         self._state.wait_for(job, (dependency for dependency, state in states.items() if state is None))
         self._ready_if_nothing_holds(job)
 
     def _dependency_failed(self, job: Job, dependency: str, number: int | None, state: JobState) -> None:
-        name = f"#{number}" if number is not None else dependency
+        name = number if number is not None else dependency
         job.reason = f"waited for job {name}, which has {ENDED_WORDS[state]}"
         self._end(job, JobState.FAILED, Trigger.DEPENDENCY_FAILED, SYSTEM.id)
 
@@ -299,7 +302,7 @@ class Lifecycle:
         reason = event.reason or _STOP_WORDS[event.cause]
         if job.state is JobState.PENDING:
             if event.cause is not StopCause.CANCEL:
-                raise Conflict(f"job #{job.number} is waiting; there is no attempt to stop")
+                raise Conflict(f"job {job.number} is waiting; there is no attempt to stop")
             job.reason, job.stop_actor = reason, event.actor
             self._end(job, JobState.CANCELLED, Trigger.CANCEL, event.actor)
             return

@@ -71,7 +71,7 @@ def _behind(snapshot: Snapshot, job: Job, position: int | None, known: Known) ->
         return None
     theirs = own_reason(snapshot, in_front, known)
     sentence = (
-        f"Number {position} in queue {job.spec.queue}, behind job #{in_front.number}, which waits: "
+        f"Number {position} in queue {job.spec.queue}, behind job {in_front.number}, which waits: "
         f"{theirs.sentence[0].lower()}{theirs.sentence[1:]}"
     )
     facts = {

@@ -214,7 +214,7 @@ def test_job_after_another_waits_for_it(client: ApiClient) -> None:
     first = client.submit(command("sleep 0.5"))
     second = client.submit(command("true", after=[str(first.number)]))
     assert second.state == "pending"
-    assert f"job #{first.number}" in (second.waits or "")
+    assert f"job {first.number}" in (second.waits or "")
     assert client.why(second.id).code == "dependency"
     assert ended(client, second).state == "succeeded"
     assert client.job(first.id).state == "succeeded"

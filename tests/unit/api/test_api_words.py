@@ -1,11 +1,14 @@
 from __future__ import annotations
 
 import pytest
+from support.engine_bench import make_job, make_spec
 
 from gpucluster.api.schemas import HistoryView
+from gpucluster.api.views import why_ended
+from gpucluster.api.visibility import Rights
 from gpucluster.api.words import cause_text, duration, happening
 from gpucluster.engine.transitions import Trigger
-from gpucluster.model.jobs import StopCause
+from gpucluster.model.jobs import JobState, StopCause
 
 
 @pytest.mark.parametrize(
@@ -60,3 +63,19 @@ def entry(to_state: str, cause: str, detail: str | None = None) -> HistoryView:
 )
 def test_history_says_in_words_what_happened_and_nothing_twice(line: HistoryView, wanted: str) -> None:
     assert happening(line) == wanted
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "sentence"),
+    [
+        (JobState.SUCCEEDED, None, "The job has succeeded."),
+        (JobState.CANCELLED, "cancelled", "The job has been cancelled."),
+        (JobState.CANCELLED, "wrong data", "The job has been cancelled: wrong data."),
+        (JobState.FAILED, "ended with exit code 3", "The job has failed: ended with exit code 3."),
+    ],
+)
+def test_end_of_a_job_is_told_in_a_sentence(state: JobState, reason: str | None, sentence: str) -> None:
+    job = make_job(make_spec("default", 1, 1), "job-1")
+    job.state, job.reason = state, reason
+    assert why_ended(job, Rights(see=True, read=True, control=True)).sentence == sentence
+    assert "wrong" not in why_ended(job, Rights(see=True, read=False, control=False)).sentence

@@ -435,7 +435,7 @@ def test_job_fails_when_one_that_it_waits_for_does(bench: Bench) -> None:
     bench.stop(first)
     bench.end(first, code=143)
     assert bench.states(*chain) == ["failed", "failed"]
-    assert bench.job(chain[0]).reason == "waited for job #1, which has been cancelled"
+    assert bench.job(chain[0]).reason == "waited for job 1, which has been cancelled"
 
 
 def test_long_chain_of_dependents_falls_in_one_step(bench: Bench) -> None:
@@ -454,8 +454,10 @@ def test_dependency_that_ended_before_is_met(bench: Bench) -> None:
 
 
 def test_dependency_that_failed_before_fails_the_job(bench: Bench) -> None:
-    job = bench.submit(after=("old",), ended_dependencies={"old": JobState.FAILED})
+    states, numbers = {"old": JobState.FAILED}, {"old": 47}
+    job = bench.submit(after=("old",), ended_dependencies=states, dependency_numbers=numbers)
     assert bench.story(job) == ["pending", "failed"]
+    assert bench.job(job).reason == "waited for job 47, which has failed"
 
 
 def test_dependency_that_ended_a_moment_ago_is_known(bench: Bench) -> None:

@@ -106,7 +106,7 @@ def test_job_behind_another_says_which_and_why_that_one_waits(bench: Bench) -> N
     bench.submit("b", 1)
     job = bench.submit("b", 1)
     expected = (
-        "Number 3 in queue b, behind job #2, which waits: needs 8 GPUs: 0 of 16 are free, 16 in use by 1 job."
+        "Number 3 in queue b, behind job 2, which waits: needs 8 GPUs: 0 of 16 are free, 16 in use by 1 job."
     )
     assert sentence(bench, job, "behind") == expected
     assert bench.why(job).facts["behind"] == 2
@@ -165,18 +165,16 @@ def test_back_off_says_what_failed_and_when_it_goes_on(bench: Bench) -> None:
 
 def test_dependency_names_the_jobs(bench: Bench) -> None:
     job = bench.submit("b", after=(bench.submit("b"), bench.submit("a")))
-    assert (
-        sentence(bench, job, "dependency") == "Waits for job #1 (starting) and job #2 (starting) to succeed."
-    )
+    assert sentence(bench, job, "dependency") == "Waits for job 1 (starting) and job 2 (starting) to succeed."
 
 
 def test_states_after_pending_explain_themselves(bench: Bench) -> None:
     job = bench.submit("b", tasks=2)
-    assert bench.why(job).sentence == "Has its place and is starting: 0 of 2 tasks up."
+    assert bench.why(job).sentence == "The job has its place and is starting: 0 of 2 tasks up."
     bench.start(job)
-    assert bench.why(job).sentence == "Runs on n0."
+    assert bench.why(job).sentence == "The job runs on n0."
     bench.stop(job)
-    assert bench.why(job).sentence == "Is being stopped (cancelled): 2 tasks still to end."
+    assert bench.why(job).sentence == "The job is being stopped (cancelled): 2 tasks still to end."
 
 
 # ---- dry run
@@ -186,7 +184,7 @@ def test_dry_run_says_where_it_would_start_and_changes_nothing(bench: Bench) -> 
     plan = bench.engine.dry_run(make_spec("b", 2, cpus=4, memory=8), ALICE, bench.now_us)
     assert plan.starts_now
     assert plan.sentence == (
-        "Would start now on n0 with 2 GPUs, 4 CPU cores and 8 GiB of memory, on capacity that its queue borrows."
+        "The job would start now on n0 with 2 GPUs, 4 CPU cores and 8 GiB of memory, on capacity that its queue borrows."
     )
     assert plan.placement[0].gpus == ("n0/0", "n0/1")
     assert bench.engine.state.jobs == {}
@@ -198,9 +196,9 @@ def test_dry_run_says_why_it_would_wait(bench: Bench) -> None:
     bench.submit("b", 8, tasks=2)
     plan = bench.engine.dry_run(make_spec("b", 1), ALICE, bench.now_us)
     assert not plan.starts_now
-    assert plan.sentence == "Would wait. Needs 1 GPU: 0 of 16 are free, 16 in use by 1 job."
+    assert plan.sentence == "The job would wait. Needs 1 GPU: 0 of 16 are free, 16 in use by 1 job."
     waits_for = bench.engine.dry_run(make_spec("b", 1, after=("job-1",)), ALICE, bench.now_us)
-    assert waits_for.sentence == "Would wait for job #1 to succeed."
+    assert waits_for.sentence == "The job would wait for job 1 to succeed."
 
 
 def test_dry_run_refuses_what_a_submission_would() -> None:
