@@ -53,7 +53,9 @@ def remember_config(folder: Path, config: Path | None) -> None:
     except OSError:
         pass
     temporary = target.with_suffix(".new")
-    temporary.write_bytes(content)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
     os.replace(temporary, target)
 
 
