@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from typing import Any
 
+from .asking import stand_in
 from .outbox import Outbox
 
 _OS_FUNCTIONS = ("system", "posix_spawn", "posix_spawnp", "execv", "execve")
@@ -26,7 +27,8 @@ def watch(outbox: Outbox) -> None:
         after_in_child=outbox.after_fork_in_child,
     )
     for name in _OS_FUNCTIONS:
-        setattr(os, name, _after(outbox.before_child, getattr(os, name)))
+        wrapper = _after(outbox.before_child, getattr(os, name))
+        setattr(os, name, stand_in(wrapper, "os", name))
     fork_exec = _after(outbox.before_child, _posixsubprocess.fork_exec)
     _posixsubprocess.fork_exec = fork_exec
     if hasattr(subprocess, "_fork_exec"):  # Python 3.11 and later keep their own reference

@@ -10,7 +10,7 @@ from typing import Any
 from .frames import MAX_PAYLOAD
 
 #: A display names the model of a widget that lives in a kernel; a job has none, and its viewers could only show an error.
-_WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 
 
 def display_payload(
@@ -21,7 +21,7 @@ def display_payload(
     execute_result: bool = False,
 ) -> bytes:
     """The payload of a display. What is over the limit of a record is left out, largest first, and a text says so."""
-    content = {mime: value for mime, value in data.items() if mime != _WIDGET_MIME}
+    content = {mime: value for mime, value in data.items() if mime != WIDGET_MIME}
     while True:
         payload = to_json(
             {

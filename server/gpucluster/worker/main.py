@@ -182,7 +182,9 @@ def _set_environment(spec: TaskSpec, task_dir: str, env: dict[str, str] | None) 
     for name, value in wanted.items():
         if os.environ.get(name) != value:  # most are the fork server's already; setting one takes time
             os.environ[name] = value
-    sys.path[:] = [*spec.sys_path, *([] if spec.bundle in spec.sys_path else [spec.bundle])]
+    # A job that says nothing of its path gets the interpreter's own.
+    path = spec.sys_path or [entry for entry in sys.path if entry != spec.bundle]
+    sys.path[:] = [*path, *([] if spec.bundle in path else [spec.bundle])]
     sys.argv[:] = [""]
     importlib.invalidate_caches()
     os.environ.setdefault("MPLBACKEND", _plot_backend())

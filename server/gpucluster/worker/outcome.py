@@ -8,10 +8,6 @@ from typing import Any
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
-NO_INPUT = (
-    "a job has nobody to ask: input() and getpass() work in the notebook only. "
-    "Ask before the submitted cell, and let the cell use the answer."
-)
 
 
 @dataclasses.dataclass

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import namespace, obstacles, tensors
+from . import bars, namespace, obstacles, tensors
 
 try:
     import cloudpickle
@@ -218,6 +218,8 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
             return own[kind]
         if tensors.is_tensor_type(kind):
             return self._reduce_tensor
+        if bars.is_bar_type(kind):
+            return bars.reduce_bar
         obstacle = obstacles.obstacle_of(kind)
         if obstacle is not None:
             return lambda obj: _refuse(obj, obstacle)

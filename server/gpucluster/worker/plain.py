@@ -9,7 +9,7 @@ import ast
 import asyncio
 import builtins
 import dataclasses
-import getpass
+import getpass  # noqa: F401 (asking.py replaces its function)
 import inspect
 import linecache
 import re
@@ -18,10 +18,11 @@ import traceback
 import types
 from typing import Any
 
+from . import asking, tracebacks
 from .displays import display_payload, error_payload
 from .frames import Kind
 from .outbox import Outbox
-from .outcome import NO_INPUT, Outcome, exit_code_of, message_of
+from .outcome import Outcome, exit_code_of, message_of
 
 #: Method of an object -> MIME type, as IPython's display protocol has them.
 _RICH = {
@@ -50,9 +51,7 @@ class PlainShell:
         sys.modules["__main__"] = main
         main.__dict__["__builtins__"] = builtins
         builtins.display = self.display  # type: ignore[attr-defined]
-        builtins.input = _refuse_input
-        getpass.getpass = _refuse_input
-        sys.breakpointhook = _refuse_input
+        asking.refuse(RuntimeError)
 
     def display(self, *objects: Any) -> None:
         """Show objects by their rich representations."""
@@ -100,11 +99,9 @@ class PlainShell:
         return Outcome(exit_code_of(error))
 
     def show_error(self, error: BaseException) -> None:
-        """Show an exception as its traceback, without the frames of this module."""
-        tb = error.__traceback__
-        while tb is not None and tb.tb_frame.f_code.co_filename == __file__:
-            tb = tb.tb_next
-        lines = traceback.format_exception(type(error), error, tb)
+        """Show an exception as its traceback, without frames of ours."""
+        tracebacks.trim(error)
+        lines = traceback.format_exception(type(error), error, error.__traceback__)
         text = "".join(lines).rstrip().split("\n")
         self._outbox.send(Kind.ERROR, error_payload(type(error).__name__, message_of(error), text))
 
@@ -150,10 +147,6 @@ def _representations(value: Any) -> dict[str, Any]:
         if content is not None:
             data[mime] = content[0] if isinstance(content, tuple) else content
     return data
-
-
-def _refuse_input(*_args: Any, **_kwargs: Any) -> Any:
-    raise RuntimeError(NO_INPUT)
 
 
 def build() -> PlainShell:

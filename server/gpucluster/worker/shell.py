@@ -10,7 +10,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import contextlib
-import getpass
+import getpass  # noqa: F401 (asking.py replaces its function)
 import inspect
 import os
 import subprocess
@@ -31,11 +31,15 @@ from traitlets import Any as AnyTrait
 from traitlets import Type, Unicode, default
 from traitlets.config import Config
 
+from . import asking, tracebacks
 from .commands import run_command
-from .displays import display_payload, error_payload
+from .displays import WIDGET_MIME, display_payload, error_payload
 from .frames import Kind
 from .outbox import Outbox
-from .outcome import EXIT_ERROR, NO_INPUT, Outcome, exit_code_of, message_of
+from .outcome import EXIT_ERROR, Outcome, exit_code_of, message_of
+
+
+NO_WIDGETS = "note: widgets need a kernel; this one was shown as text"
 
 
 class _CellExit(BaseException):
@@ -46,6 +50,14 @@ def _emit(source: Any, kind: Kind, payload: bytes) -> None:
     source.shell.emit(kind, payload)
 
 
+def _show(source: Any, kind: Kind, data: dict[str, Any], metadata: Any, **how: Any) -> None:
+    """One display; of the first widget it is told why it is a text."""
+    _emit(source, kind, display_payload(data, metadata, **how))
+    if WIDGET_MIME in data and not source.shell.has_told_of_widgets:
+        source.shell.has_told_of_widgets = True
+        print(NO_WIDGETS, file=sys.stderr)
+
+
 class _Hook(DisplayHook):
     """The value of the last expression: a DISPLAY record marked as the cell's result."""
 
@@ -53,7 +65,7 @@ class _Hook(DisplayHook):
         """Numbered prompts belong to the notebook."""
 
     def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
-        _emit(self, Kind.DISPLAY, display_payload(format_dict, md_dict, execute_result=True))
+        _show(self, Kind.DISPLAY, format_dict, md_dict, execute_result=True)
 
     def log_output(self, format_dict: dict[str, Any]) -> None:
         """Outputs are kept in the log; a second copy in memory helps nobody."""
@@ -80,7 +92,7 @@ class _Publisher(DisplayPublisher):
         self._validate_data(data, metadata)
         display_id = (transient or {}).get("display_id")
         kind = Kind.UPDATE if update else Kind.DISPLAY
-        _emit(self, kind, display_payload(data, metadata, display_id=display_id))
+        _show(self, kind, data, metadata, display_id=display_id)
 
     def clear_output(self, wait: bool = False) -> None:
         _emit(self, Kind.CLEAR, b'{"wait": true}' if wait else b'{"wait": false}')
@@ -121,6 +133,7 @@ class ZMQInteractiveShell(InteractiveShell):
     profile_dir = AnyTrait()
     ipython_dir = Unicode()
 
+    has_told_of_widgets = False
     _outbox: Outbox | None = None
     _errors_shown = 0
 
@@ -180,9 +193,7 @@ class ZMQInteractiveShell(InteractiveShell):
         sys.modules["__main__"] = main
         self.starting_dir = os.getcwd()
         self.user_ns["_dh"][:] = [self.starting_dir]
-        builtins.input = _refuse_input
-        getpass.getpass = _refuse_input
-        sys.breakpointhook = _refuse_input
+        asking.refuse(StdinNotImplementedError)
 
     @property
     def main(self) -> types.ModuleType:
@@ -212,8 +223,8 @@ class ZMQInteractiveShell(InteractiveShell):
         except SystemExit as error:
             outcome = Outcome(exit_code_of(error))
         except BaseException as error:
-            below = error.__traceback__.tb_next if error.__traceback__ else None
-            self.showtraceback((type(error), error, below), tb_offset=0)
+            tracebacks.trim(error)
+            self.showtraceback((type(error), error, error.__traceback__), tb_offset=0)
             outcome = Outcome(exit_code_of(error))
         self.events.trigger("post_execute")
         return outcome
@@ -234,6 +245,7 @@ class ZMQInteractiveShell(InteractiveShell):
             raise _CellExit
         if issubclass(etype, (SystemExit, _CellExit)):
             return None  # an end, and no error: exit(), or the notice to stop, wherever in IPython it came
+        tracebacks.trim(value)
         if _holds_group(value):  # IPython prints these to stderr, as plain text
             lines = traceback.format_exception(etype, value, self._from_cell_on(tb))
             return self._showtraceback(etype, value, "".join(lines).rstrip().split("\n"))
@@ -280,10 +292,6 @@ def _holds_group(error: BaseException | None) -> bool:
             return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def _refuse_input(*_args: Any, **_kwargs: Any) -> Any:
-    raise StdinNotImplementedError(NO_INPUT)
 
 
 def build() -> ZMQInteractiveShell:

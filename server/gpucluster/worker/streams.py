@@ -15,6 +15,11 @@ def standard_stream(name: str) -> Any:
     return getattr(sys, name)
 
 
+def standard_bytes(name: str) -> Any:
+    """As standard_stream, of `sys.stdout.buffer`."""
+    return getattr(sys, name).buffer
+
+
 def encode(text: str) -> bytes:
     """UTF-8. Bytes of a file name that is none come out as they were, other lone surrogates as escapes."""
     try:
@@ -64,6 +69,9 @@ class _Bytes(io.BufferedIOBase):
     @property
     def closed(self) -> bool:
         return False
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return standard_bytes, (self._kind.name.lower(),)
 
 
 class TextStream(io.TextIOBase):

@@ -161,6 +161,22 @@ def test_input_is_refused_with_a_clear_sentence(workers: Workers, source: str) -
     assert run.error["ename"] == "StdinNotImplementedError"
     assert "nobody to ask" in run.error["evalue"]
     assert run.code == 1
+    text = plain(run.traceback)
+    assert "Cell of job 12, line 1" in text
+    assert "gpucluster" not in text
+    assert "asking.py" not in text
+
+
+def test_no_frame_of_ours_stands_between_those_of_the_cell(workers: Workers) -> None:
+    run = workers.run(
+        "class Bad:\n    def __bytes__(self): raise KeyError('inside')\nimport sys\n"
+        "try:\n    input()\nexcept Exception as first:\n    sys.stdout.buffer.write(Bad())"
+    )
+    text = plain(run.traceback)
+    assert "Cell of job 12, line 5" in text
+    assert "Cell of job 12, line 2, in Bad.__bytes__" in text
+    assert "streams.py" not in text
+    assert "asking.py" not in text
 
 
 def test_standard_input_is_empty(workers: Workers) -> None:
@@ -379,6 +395,12 @@ def test_a_cold_start_runs_the_cell_too(workers: Workers) -> None:
     run = workers.run_cold("import os\nprint(os.environ['SECRET'])\n%env SECRET", env={"SECRET": "s"})
     assert run.stdout == "s\n"
     assert run.code == 0
+
+
+def test_a_job_without_an_import_path_has_the_interpreters_own(workers: Workers) -> None:
+    for run in (workers.run, workers.run_cold):
+        ended = run("import asyncio, numpy\nfrom gpucluster.worker import report\nprint('here')", sys_path=[])
+        assert (ended.stdout, ended.code) == ("here\n", 0), ended.story()
 
 
 @pytest.mark.parametrize(

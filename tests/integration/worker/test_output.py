@@ -292,6 +292,8 @@ def test_rich_shows_its_tables_as_in_a_notebook(workers: Workers) -> None:
 
 
 def test_a_widget_shows_as_text_where_no_kernel_is_behind_it(workers: Workers) -> None:
-    run = workers.run("import ipywidgets\nipywidgets.IntSlider()")
+    run = workers.run("import ipywidgets\ndisplay(ipywidgets.IntSlider())\nipywidgets.IntSlider()")
+    assert len(run.displays) == 2
     assert "application/vnd.jupyter.widget-view+json" not in run.displays[0]["data"]
     assert "IntSlider" in run.displays[0]["data"]["text/plain"]
+    assert run.stderr == "note: widgets need a kernel; this one was shown as text\n"

@@ -62,4 +62,7 @@ def test_a_magic_is_explained(run_plain: Any) -> None:
 
 def test_exits_and_input_are_as_in_the_other_shell(run_plain: Any) -> None:
     assert run_plain("import sys; sys.exit(4)").code == 4
-    assert "nobody to ask" in run_plain("input()").error["evalue"]
+    run = run_plain("input()")
+    assert "nobody to ask" in run.error["evalue"]
+    assert '"<cell of job 12>", line 1' in run.traceback
+    assert "asking.py" not in run.traceback

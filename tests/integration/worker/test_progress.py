@@ -119,6 +119,38 @@ def test_a_bar_of_the_notebook_falls_back_to_text(workers: Workers) -> None:
     assert run.steps[-1]["step"] == 4
 
 
+def test_what_stands_in_for_something_comes_back_as_that(workers: Workers) -> None:
+    import builtins
+    import getpass
+    import os
+
+    import tqdm.notebook
+
+    run = workers.run(
+        "from tqdm.notebook import tqdm, trange\nfrom os import system\nfrom getpass import getpass\nask = input",
+        outputs=["tqdm", "trange", "system", "getpass", "ask"],
+    )
+    assert run.manifest["missing"] == {}
+    assert run.result() == {
+        "tqdm": tqdm.notebook.tqdm,
+        "trange": tqdm.notebook.trange,
+        "system": os.system,
+        "getpass": getpass.getpass,
+        "ask": builtins.input,
+    }
+
+
+@pytest.mark.parametrize("module", ["tqdm", "tqdm.auto", "tqdm.notebook"])
+def test_a_bar_comes_back_and_tells_how_far_it_came(workers: Workers, module: str) -> None:
+    run = workers.run(
+        f"from {module} import tqdm\nbar = tqdm(range(5), desc='Epoch')\nfor i in bar:\n    if i == 3: break",
+        outputs=["bar"],
+    )
+    bar = run.result()["bar"]
+    assert (bar.n, bar.total, bar.desc) == (3, 5, "Epoch")
+    bar.close()
+
+
 def test_the_users_own_reports_win_over_bars(workers: Workers) -> None:
     run = workers.run(
         "from tqdm import tqdm\nfrom gpucluster.worker import report\nreport(7, 70)\nfor _ in tqdm(range(30)): pass"

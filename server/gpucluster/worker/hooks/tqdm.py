@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from .. import reporting
+from ..asking import stand_in
 
 
 def hook_std(module: ModuleType) -> None:
@@ -43,6 +44,9 @@ def hook_notebook(module: ModuleType) -> None:
     def tnrange(*args: Any, **kwargs: Any) -> Any:
         return tqdm_notebook(range(*args), **kwargs)
 
+    # A cell that imports them gives the notebook's own back.
+    stand_in(tqdm_notebook, module.__name__, "tqdm_notebook")
+    stand_in(tnrange, module.__name__, "tnrange")
     module.tqdm_notebook = module.tqdm = tqdm_notebook  # type: ignore[attr-defined]
     module.tnrange = module.trange = tnrange  # type: ignore[attr-defined]
 
