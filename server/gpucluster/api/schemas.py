@@ -148,7 +148,9 @@ class TaskView(msgspec.Struct, kw_only=True):
     memory_bytes: int | None = None  # resident memory of all its processes, shared pages counted in each
     note: str | None = None  # what its owner should know while it runs
     ended_us: int | None = None
-    stop_cause: str | None = None  # the stop it had notice of before it ended; None = it ended by itself, or runs
+    stop_cause: str | None = (
+        None  # the stop it had notice of before it ended; None = it ended by itself, or runs
+    )
 
 
 class AttemptView(msgspec.Struct, kw_only=True):
@@ -160,7 +162,8 @@ class AttemptView(msgspec.Struct, kw_only=True):
     ended_us: int | None
     outcome: str | None
     reason: str | None
-    tasks: list[TaskView]
+    tasks: list[TaskView]  # in a list of jobs the first ones alone
+    tasks_left_out: int = 0
 
 
 class JobView(msgspec.Struct, kw_only=True):
@@ -201,6 +204,8 @@ class JobView(msgspec.Struct, kw_only=True):
 
 
 class JobList(msgspec.Struct, kw_only=True):
+    """A page of jobs, newest first. To stay small it has of each job the first tasks and the beginning of long reasons."""
+
     jobs: list[JobView]
     next_before: str | None = None  # pass as ?before= for the next page
     seq: int = 0

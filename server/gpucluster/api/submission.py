@@ -30,6 +30,7 @@ from ..model.errors import (
 )
 from ..model.ids import make_id
 from ..model.jobs import ENDED_STATES, Job, JobSpec, Program, ProgramKind, Requeue, Share, TaskRole
+from ..model.plain import has_controls
 from ..model.principals import Principal
 from ..model.resources import WHOLE_CPU, WHOLE_GPU
 from ..model.topology import Node
@@ -53,6 +54,9 @@ MAX_MEMORY_BYTES = 1 << 60
 MAX_AFTER = 100
 MAX_NAME = 200
 MAX_NAMES = 10_000
+MAX_GPU_TYPES = 64
+#: Characters of what stands in views of a job; paths as long as the system takes them.
+MAX_CHARACTERS = {"interpreter": 4096, "cwd": 4096, "notebook_path": 4096, "cell_id": 200, "git_commit": 200}
 MAX_SOURCE_BYTES = 4 << 20
 #: The kernel's limit for one string of an environment or a command line (MAX_ARG_STRLEN), and a sane sum of them all.
 MAX_STRING_BYTES = 128 << 10
@@ -345,6 +349,10 @@ def _role(index: int, role: RoleSubmission, roles: list[RoleSubmission], nodes: 
         _check_range(_field(index, "memory", roles), role.memory_bytes, 0, MAX_MEMORY_BYTES)
     gpus = int(role.gpus) * WHOLE_GPU
     gpu_types = tuple(dict.fromkeys(role.gpu_types))
+    if len(gpu_types) > MAX_GPU_TYPES:
+        raise TooLarge(f"more than {MAX_GPU_TYPES} types", field=_field(index, "gpu-type", roles))
+    for gpu_type in gpu_types:
+        _check_shown(_field(index, "gpu-type", roles), gpu_type, MAX_NAME)
     defaults = fill_defaults(nodes, gpus, gpu_types)
     return TaskRole(
         name=role.name,
@@ -368,8 +376,11 @@ def normalise_program(submission: JobSubmission) -> Program:
         raise InvalidRequest("source", "there is nothing to run")
     for field in ("interpreter", "cwd"):
         path = getattr(submission, field)
-        if path is not None and (not os.path.isabs(path) or "\0" in path):
-            raise InvalidRequest(field, f"{path!r} is not an absolute path")
+        if path is not None and not os.path.isabs(path):
+            raise InvalidRequest(field, f"{path[:MAX_NAME]!r} is not an absolute path")
+    _check_strings("sys_path", submission.sys_path)
+    for field, most in MAX_CHARACTERS.items():
+        _check_shown(field, getattr(submission, field), most)
     _check_environment(submission)
     _check_names(submission)
     _check_range("digest_budget_bytes", submission.digest_budget_bytes, 0, MAX_MEMORY_BYTES)
@@ -396,6 +407,16 @@ def _check_command(command: list[str]) -> None:
     if not command or not command[0]:
         raise InvalidRequest("command", "there is nothing to run")
     _check_strings("command", command)
+
+
+def _check_shown(field: str, text: str | None, most: int) -> None:
+    """What stands in views and messages."""
+    if text is None:
+        return
+    if len(text) > most:
+        raise TooLarge(f"it has {len(text)} characters; {most} are kept", field=field)
+    if has_controls(text):
+        raise InvalidRequest(field, f"{text[:MAX_NAME]!r} has control characters in it")
 
 
 def _check_strings(field: str, strings: Iterable[str]) -> None:
@@ -460,6 +481,8 @@ def job_name(submission: JobSubmission) -> str:
     if submission.name is None:
         return default_name(submission.kind, submission.source, submission.command)
     name = submission.name.strip()
-    if not name or len(name) > MAX_NAME or not name.isprintable():
-        raise InvalidRequest("name", f"1 to {MAX_NAME} printable characters are needed")
+    if not name or len(name) > MAX_NAME or has_controls(name):
+        raise InvalidRequest(
+            "name", f"1 to {MAX_NAME} characters are needed, none of them a control character"
+        )
     return name

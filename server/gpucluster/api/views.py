@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from ..policy.explain import Why
     from ..policy.tree import Queue
 
+#: What a list of jobs has of one: so many tasks of its attempt, so many characters of a reason.
+LISTED_TASKS = 16
+LISTED_REASON = 300
 _TYPED = f"{GPU}/"
 _TRIGGERS = frozenset(trigger.value for trigger in Trigger)
 #: In place of a sentence that quotes what the job said: (is being stopped, waits for its next try).
@@ -104,7 +107,18 @@ class Views:
 
     # ---- jobs
 
-    def job(self, job: Job, caller: Principal) -> JobView:
+    def listed(self, job: Job, caller: Principal) -> JobView:
+        """As one of many: see JobList."""
+        view = self.job(job, caller, LISTED_TASKS)
+        view.reason = _shortened(view.reason)
+        if view.attempt is not None:
+            view.attempt.reason = _shortened(view.attempt.reason)
+            for task in view.attempt.tasks:
+                task.reason = _shortened(task.reason)
+        return view
+
+    def job(self, job: Job, caller: Principal, most_tasks: int | None = None) -> JobView:
+        """`most_tasks`: so many of the attempt's at most, None = all."""
         rights = self._visibility.rights_on(caller, job)
         request = job.spec.request()
         waits = self._waits(job)
@@ -133,7 +147,7 @@ class Views:
             ended_us=job.ended_us,
             first_feedback_us=job.first_feedback_us,
             attempts_made=job.attempts_made,
-            attempt=self._attempt(job.attempt, rights) if job.attempt else None,
+            attempt=self._attempt(job.attempt, rights, most_tasks) if job.attempt else None,
             progress=wire_progress(job.progress) if job.progress and rights.read else None,
             share=job.spec.share.value,
             notebook_path=job.program.notebook_path if rights.read else None,
@@ -176,7 +190,8 @@ class Views:
             if job.attempt is not None and attempt_id == job.attempt.id
         ]
 
-    def _attempt(self, attempt: Attempt, rights: Rights) -> AttemptView:
+    def _attempt(self, attempt: Attempt, rights: Rights, most_tasks: int | None) -> AttemptView:
+        shown = attempt.tasks[:most_tasks]
         return AttemptView(
             id=attempt.id,
             number=attempt.number,
@@ -186,7 +201,8 @@ class Views:
             ended_us=attempt.ended_us,
             outcome=attempt.outcome,
             reason=attempt.reason if rights.read else None,
-            tasks=[self._task(attempt.id, task, rights) for task in attempt.tasks],
+            tasks=[self._task(attempt.id, task, rights) for task in shown],
+            tasks_left_out=len(attempt.tasks) - len(shown),
         )
 
     def _task(self, attempt_id: str, task: Task, rights: Rights) -> TaskView:
@@ -359,6 +375,10 @@ def _setting_text(setting: HealthSetting) -> str:
     since = datetime.datetime.fromtimestamp(setting.time_us / 1e6, datetime.timezone.utc)
     reason = f": {setting.reason}" if setting.reason else ""
     return f"set {setting.health.value} by {setting.actor_name} on {since:%Y-%m-%d at %H:%M} UTC{reason}"
+
+
+def _shortened(text: str | None) -> str | None:
+    return text if text is None or len(text) <= LISTED_REASON else f"{text[: LISTED_REASON - 1]}…"
 
 
 def _as_sentence(text: str) -> str:

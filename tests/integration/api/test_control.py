@@ -132,3 +132,14 @@ def test_stop_ends_the_scheduler_and_its_tasks_go_on(fresh: Scheduler) -> None:
         output = b"".join(item.payload or b"" for item in client.log(job.id) if item.kind == "stdout")
         assert output == b"before\nafter\n"
         assert client.job(job.id).attempts_made == 1
+
+
+@pytest.mark.parametrize("reason", ["a\x1b[2J", "two\nlines", "x" * 501])
+def test_reason_that_is_no_line_of_text_is_refused(client: ApiClient, reason: str) -> None:
+    job = client.submit(command("sleep 30"))
+    with pytest.raises(InvalidRequest) as refused:
+        client.cancel(job.id, reason)
+    assert refused.value.field == "reason"
+    client.cancel(job.id, "  enough  ")
+    ended(client, job)
+    assert any(entry.detail == "enough" for entry in client.history(job.id))

@@ -82,7 +82,7 @@ def test_what_a_failed_cell_had_assigned_is_told_and_can_be_fetched(client: ApiC
 
 def test_source_and_default_name_come_from_the_submission(client: ApiClient) -> None:
     job = client.submit(command("true"))
-    assert job.name == "/bin/sh -c true"
+    assert job.name == "sh -c true"
     assert client.source(job.id) == "true"
 
 
@@ -322,3 +322,29 @@ def test_list_is_paged_newest_first(client: ApiClient) -> None:
     assert {job.number for job in client.jobs(ids=[str(numbers[0]), "987654"]).jobs} == {numbers[0]}
     with pytest.raises(InvalidRequest, match="there is no state"):
         client.jobs(states=["done"])
+
+
+def test_list_of_jobs_stays_small_whatever_they_say_and_however_many_tasks_they_have(
+    client: ApiClient,
+) -> None:
+    gang = client.submit(command("true", roles=[RoleSubmission(gpus=0, cpus=0.01, count=20)]))
+    cell = JobSubmission(
+        kind="cell",
+        source="raise ValueError('x' * 100_000)",
+        idempotency_key=uuid.uuid4().hex,
+        interpreter=sys.executable,
+        roles=[RoleSubmission(gpus=0)],
+    )
+    failed = client.submit(cell)
+    ended(client, gang)
+    whole = ended(client, failed)
+    listed = {job.id: job for job in client.jobs(ids=[gang.id, failed.id]).jobs}
+    tasks = listed[gang.id].attempt
+    assert tasks is not None
+    assert ([task.rank for task in tasks.tasks], tasks.tasks_left_out) == (list(range(16)), 4)
+    alone = client.job(gang.id).attempt
+    assert alone is not None
+    assert (len(alone.tasks), alone.tasks_left_out) == (20, 0)
+    assert "ValueError" in (listed[failed.id].reason or "")
+    assert whole.reason is not None
+    assert len(msgspec.json.encode(listed[failed.id])) < 4000

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpucluster.api import embedded
@@ -137,7 +138,7 @@ def test_full_disk_refuses_submissions_and_loses_nothing(small_disk: Path) -> No
                 while True:
                     file.write(b"x" * 4096)
                     file.flush()
-            big = command("true", notebook_path="x" * 2_000_000)
+            big = msgspec.structs.replace(command("true"), source="x" * 2_000_000)
             with pytest.raises(Unavailable) as told:
                 client.submit(big)
             assert "full" in str(told.value)

@@ -94,6 +94,11 @@ def test_program_carries_names_of_secrets_only() -> None:
         ({"cwd": "a\0b"}, "cwd"),
         ({"outputs": ["1x"]}, "outputs"),
         ({"digest_budget_bytes": -1}, "digest_budget_bytes"),
+        ({"sys_path": ["a\0b"]}, "sys_path"),
+        ({"interpreter": "/a\x1b[2J"}, "interpreter"),
+        ({"notebook_path": "a\x1b]0;owned\x07.ipynb"}, "notebook_path"),
+        ({"cell_id": "a\u202eb"}, "cell_id"),
+        ({"git_commit": "a\nb"}, "git_commit"),
     ],
 )
 def test_bad_program_is_refused_by_field(fields: dict[str, object], field: str) -> None:
@@ -135,6 +140,27 @@ def test_all_that_a_task_gets_from_us_is_reserved() -> None:
         with pytest.raises(InvalidRequest):
             refuse_reserved("env", [name])
     refuse_reserved("env", free)
+
+
+@pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\x07b", "a\nb", "a\u202eb", "a\x9bb", "", "x" * 201])
+def test_name_with_control_characters_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        job_name(cell(name=name))
+    assert refused.value.field == "name"
+    assert "\x1b" not in str(refused.value)
+
+
+def test_name_in_any_script_is_taken() -> None:
+    for name in ("学習\u3000一", "नमूना", "👩\u200d🔬 run", "é"):
+        assert job_name(cell(name=name)) == name
+
+
+@pytest.mark.parametrize("field", ["interpreter", "cwd", "notebook_path", "cell_id", "git_commit"])
+def test_what_stands_in_views_is_bounded(field: str) -> None:
+    with pytest.raises(TooLarge) as refused:
+        normalise_program(cell(**{field: "/" + "x" * 5000}))
+    assert refused.value.field == field
+    assert len(str(refused.value)) < 200
 
 
 def test_empty_command_is_refused() -> None:

@@ -15,6 +15,7 @@ from tornado.web import HTTPError, RequestHandler, stream_request_body
 
 from ...engine.driver import SETTLE_S
 from ...model.errors import GpuclusterError, InvalidRequest, NotFound, TooLarge, Unavailable
+from ...model.plain import has_controls
 from ...model.principals import Principal
 from ..errors import error_body, http_status
 
@@ -27,6 +28,8 @@ JSON = "application/json"
 NDJSON = "application/x-ndjson"
 #: A JSON body may be this long: inline blobs (1 MiB, base64), a long source, many names.
 MAX_JSON_BYTES = 16 << 20
+#: Characters of a reason that somebody gives; it stands in tables.
+MAX_REASON = 500
 #: What msgspec says about the place and the name of what it does not like.
 _PLACE = re.compile(r" - at `\$?\.?(?P<path>[^`]*)`$")
 _NAMED = re.compile(r"(?:unknown field|missing required field) `(?P<name>[^`]*)`")
@@ -214,6 +217,18 @@ def as_error(exception: BaseException | None, status: int, path: str) -> Gpuclus
     if isinstance(exception, HTTPError) and status < 500:
         return InvalidRequest("request", exception.log_message or exception.reason or f"status {status}")
     return GpuclusterError("an internal error of the scheduler; its log says more")
+
+
+def checked_reason(reason: str | None) -> str | None:
+    """What somebody gives as the reason for what they do; None for nothing. Raises InvalidRequest."""
+    reason = (reason or "").strip()
+    if len(reason) > MAX_REASON:
+        raise InvalidRequest("reason", f"it has {len(reason)} characters; {MAX_REASON} are kept")
+    if has_controls(reason):
+        raise InvalidRequest(
+            "reason", "control characters cannot stand in it", "Write plain text, on one line."
+        )
+    return reason or None
 
 
 def decode_body(body: bytes, cls: type[T]) -> T:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from ...engine.events import NodeHealthSet
-from ...model.errors import InvalidRequest, Unavailable
+from ...model.errors import Unavailable
 from ...model.jobs import Program, ProgramKind
 from ...model.topology import NodeHealth
 from .. import discovery
 from ..schemas import PROTOCOL_MAX, PROTOCOL_MIN, Done, Hello, NodeRequest, StatusView, WarmRequest
 from ..visibility import require_admin
-from .base import ApiHandler
+from .base import ApiHandler, checked_reason
 
-#: Characters of the reason for a node's health; it stands in tables.
-MAX_REASON = 500
 #: The status does not wait longer than this for the store.
 STATUS_PATIENCE_S = 0.5
 
@@ -115,9 +113,7 @@ class NodeHandler(ApiHandler):
     async def post(self, name: str) -> None:
         require_admin(self.principal, "changing a node's health")
         request = self.decode(NodeRequest)
-        reason = (request.reason or "").strip() or None
-        if reason and len(reason) > MAX_REASON:
-            raise InvalidRequest("reason", f"it has {len(reason)} characters; {MAX_REASON} are kept")
+        reason = checked_reason(request.reason)
         await self.parts.driver.submit(
             NodeHealthSet(name, NodeHealth(request.health), self.principal.id, self.principal.name, reason)
         )

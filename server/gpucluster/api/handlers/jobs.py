@@ -18,7 +18,7 @@ from ..schemas import (
     StepsView,
 )
 from ..views import history, result, wire_progress
-from .base import ApiHandler
+from .base import ApiHandler, checked_reason
 
 
 class JobsHandler(ApiHandler):
@@ -38,7 +38,7 @@ class JobsHandler(ApiHandler):
             before=self.query("before"),
         )
         jobs, next_before = await self.parts.directory.page(self.principal, wanted)
-        views = [self.parts.views.job(job, self.principal) for job in jobs]
+        views = [self.parts.views.listed(job, self.principal) for job in jobs]
         self.answer(JobList(jobs=views, next_before=next_before, seq=self.parts.feed.last_seq))
 
     async def post(self) -> None:
@@ -69,10 +69,11 @@ class CancelHandler(ApiHandler):
 
     async def post(self, reference: str) -> None:
         request = self.decode(CancelRequest) if self._body else CancelRequest()
+        reason = checked_reason(request.reason)
         job = await self.parts.directory.find(reference)
         self.parts.visibility.require_control(self.principal, job)
         if not job.is_ended:
-            event = StopRequested(job.id, StopCause.CANCEL, actor=self.principal.id, reason=request.reason)
+            event = StopRequested(job.id, StopCause.CANCEL, actor=self.principal.id, reason=reason)
             with contextlib.suppress(Conflict, NotFound):  # it has ended just now
                 await self.parts.driver.submit(event)
             job = await self.parts.directory.find(job.id)
