@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
 from .api.errors import error_body
 from .api.schemas import JobView, StreamItem
@@ -26,6 +27,7 @@ from .model.errors import (
     Unavailable,
     VersionMismatch,
 )
+from .model.plain import plain, plain_json
 
 EXIT_OK = 0
 EXIT_FAILED = 1
@@ -48,6 +50,14 @@ def exit_code(error: GpuclusterError) -> int:
     return next((code for classes, code in _EXIT_CODES if isinstance(error, classes)), EXIT_FAILED)
 
 
+class PlainConsole(Console):
+    """Whatever is printed through it, no text of others steers the terminal; the styles are our own."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(plain(segment.text), segment.style)
+
+
 class Output:
     """The two streams of one invocation. `as_json`: standard output carries JSON alone."""
 
@@ -58,8 +68,8 @@ class Output:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else PIPE_WIDTH
-        self.console = Console(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
-        self._errors = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self.console = PlainConsole(width=width, highlight=False, markup=False, emoji=False, soft_wrap=False)
+        self._errors = PlainConsole(stderr=True, highlight=False, markup=False, emoji=False)
 
     @property
     def width(self) -> int:
@@ -81,7 +91,7 @@ class Output:
 
     def json(self, data: Any, indent: int = 2) -> None:
         text = msgspec.json.format(msgspec.json.encode(data), indent=indent).decode()
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{plain_json(text)}\n")
         sys.stdout.flush()
 
     def line(self, text: str) -> None:
@@ -94,7 +104,7 @@ class Output:
 
     def error(self, error: GpuclusterError) -> None:
         if self.as_json:
-            sys.stderr.write(f"{msgspec.json.encode(error_body(error)).decode()}\n")
+            sys.stderr.write(f"{plain_json(msgspec.json.encode(error_body(error)).decode())}\n")
             return
         self._errors.print("gpucluster: ", style="bold red", end="", soft_wrap=True)
         self._errors.print(str(error), soft_wrap=True)

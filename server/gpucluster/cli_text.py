@@ -10,6 +10,8 @@ from rich.cells import cell_len
 from rich.table import Table
 from rich.text import Text
 
+from .model.plain import plain
+
 MICROSECONDS = 1_000_000
 
 
@@ -21,23 +23,6 @@ def local_time(time_us: int, now_us: int | None = None) -> str:
         if moment.date() == today:
             return moment.strftime("%H:%M:%S %Z")
     return moment.strftime("%Y-%m-%d %H:%M %Z")
-
-
-def duration_text(seconds: float) -> str:
-    """The two largest units: "0.4 s", "42 s", "3 min 5 s", "2 h 10 min", "4 d 3 h"."""
-    seconds = max(seconds, 0.0)
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for unit_s, unit, smaller_s, smaller in (
-        (86400, "d", 3600, "h"),
-        (3600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if whole >= unit_s:
-            rest = whole % unit_s // smaller_s
-            return f"{whole // unit_s} {unit} {rest} {smaller}" if rest else f"{whole // unit_s} {unit}"
-    return f"{whole} s"
 
 
 def size_text(size_bytes: float) -> str:
@@ -119,7 +104,7 @@ class Column:
 
 
 def _plain(cell: Text | str) -> str:
-    return cell.plain if isinstance(cell, Text) else cell
+    return cell.plain if isinstance(cell, Text) else plain(cell)
 
 
 GAP = 2
@@ -156,7 +141,7 @@ def table(columns: Sequence[Column], width: int) -> Table:
             width=column_width,
         )
     for row in zip(*(column.cells for column in kept), strict=True):
-        drawn.add_row(*(cell if isinstance(cell, Text) else Text(cell) for cell in row))
+        drawn.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell)) for cell in row))
     return drawn
 
 
@@ -180,5 +165,5 @@ def facts(pairs: Iterable[tuple[str, str | Text]]) -> Table:
     drawn.add_column(style="bold", no_wrap=True)
     drawn.add_column(overflow="fold")
     for name, value in pairs:
-        drawn.add_row(name, value if isinstance(value, Text) else Text(value))
+        drawn.add_row(name, value if isinstance(value, Text) else Text(plain(value)))
     return drawn

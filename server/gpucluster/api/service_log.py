@@ -6,6 +6,7 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
@@ -13,11 +14,14 @@ from pathlib import Path
 
 import msgspec
 
+from ..model.plain import plain, plain_json
+
 LOG_NAME = "scheduler.log"
 MAX_BYTES = 8 << 20
 KEPT_FILES = 5
 #: debug, info, warning or error; `debug` logs every request.
 ENV_LEVEL = "GPUCLUSTER_LOG_LEVEL"
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -33,7 +37,15 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             entry["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(entry, enc_hook=repr).decode()
+        text = {key: _SURROGATE.sub("\ufffd", value) for key, value in entry.items()}
+        return plain_json(msgspec.json.encode(text).decode())
+
+
+class PlainLines(logging.Formatter):
+    """For a terminal: what jobs, users and nodes call themselves stands in messages, and must not steer it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return plain(super().format(record))
 
 
 class _Rotating(logging.handlers.RotatingFileHandler):
@@ -56,7 +68,7 @@ def service_log(folder: Path, *, to_terminal: bool) -> Iterator[None]:
     handlers[0].setFormatter(JsonLines())
     if to_terminal:
         terminal = logging.StreamHandler(sys.stderr)
-        terminal.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        terminal.setFormatter(PlainLines("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
         handlers.append(terminal)
     root = logging.getLogger()
     level = os.environ.get(ENV_LEVEL, "info").upper()

@@ -20,6 +20,11 @@ def plain(text: str) -> str:
     return _IN_TEXT.sub(REPLACEMENT, text)
 
 
+def plain_json(text: str) -> str:
+    """JSON text with the control characters that JSON lets stand written as escapes: it decodes to the same."""
+    return _IN_TEXT.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
 def has_controls(name: str) -> bool:
     """Whether anything in a name (or another text of one line) is no character to be seen."""
     return _IN_NAMES.search(name) is not None
