@@ -1,15 +1,19 @@
 """What a notebook's user sees when something ends otherwise than hoped for.
 
-Every one of these is a `GpuclusterError`. In a notebook each shows itself (`_render_traceback_`): the frames of our own
-client tell a user nothing, the worker's traceback does.
+Every one of these is a `GpuclusterError`. In IPython each shows itself (`_render_traceback_`), in a notebook and in a
+terminal: the frames of our own client tell a user nothing, the worker's traceback does.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from typing import TYPE_CHECKING, Any
 
 from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError, InvalidRequest
 from gpucluster.api.options import OPTIONS_BY_KEY
+
+from .place import Place, raised_in
 
 if TYPE_CHECKING:
     from IPython.core.error import UsageError
@@ -24,7 +28,16 @@ def one_line(error: GpuclusterError) -> str:
     """The error as one line: field, reason, hint."""
     said = " ".join(error.reason.split()).rstrip(".")
     said = f"{error.field}: {said}" if error.field else said
-    return f"{said}. {' '.join(error.hint.split())}" if error.hint else said
+    return as_magics(f"{said}. {' '.join(error.hint.split())}" if error.hint else said)
+
+
+#: Commands that are magics in a notebook.
+_COMMAND = re.compile(r"`gpucluster ((?:jobs|queues|topology|logs|why|cancel)\b[^`]*)`")
+
+
+def as_magics(text: str) -> str:
+    """What a hint says of the command line, in the words of a notebook: `gpucluster jobs` is %jobs."""
+    return _COMMAND.sub(r"%\1", text)
 
 
 def usage_error(error: GpuclusterError) -> UsageError:
@@ -38,13 +51,39 @@ def as_typed(error: InvalidRequest) -> InvalidRequest:
     """A refusal by the scheduler, which names options as fields, with the option as it is typed (`--queue`)."""
     if error.field not in OPTIONS_BY_KEY:
         return error
-    return InvalidRequest(f"--{error.field}", error.reason, error.hint)
+    return type(error)(f"--{error.field}", error.reason, error.hint)
+
+
+_FLAG = re.compile(r"(?<![\w-])--([a-z]+(?:-[a-z]+)*)(?:[ =](?=[A-Z0-9]))?")
+_ENV_FLAG = re.compile(r"--env (\w+)=(\w+)")
+
+
+def as_keyword(error: InvalidRequest) -> InvalidRequest:
+    """A refusal of an option, by the keyword of `submit(fn, gpu_type=…)` instead of the flag on a magic's line."""
+
+    def keywords(text: str) -> str:
+        text = _ENV_FLAG.sub(r'env={"\1": "\2"}', text)
+        return _FLAG.sub(lambda flag: f"{flag[1].replace('-', '_')}=", text)
+
+    name = (error.field or "").removeprefix("--")
+    field = name.replace("-", "_") if name in OPTIONS_BY_KEY else error.field or ""
+    return type(error)(field, keywords(error.reason), error.hint and keywords(error.hint))
 
 
 def rendered(error: GpuclusterError) -> list[str]:
-    """The lines that a notebook shows for an error that needs no traceback."""
-    first, *more = str(error).splitlines() or [""]
-    return [f"{_RED}{_public_name(error)}{_OFF}: {first}", *more]
+    """The lines that IPython shows for an error that needs no traceback: what, and where if it was deep in user code."""
+    first, *more = as_magics(str(error)).splitlines() or [""]
+    lines = [f"{_RED}{_public_name(error)}{_OFF}: {first}", *more]
+    place = raised_in(error.__traceback__, _shell())
+    return lines if place is None or place.function is None else [*lines, f"in {place.function}, {place}"]
+
+
+def _shell() -> Any:
+    if "IPython" not in sys.modules:
+        return None
+    from IPython.core.getipython import get_ipython
+
+    return get_ipython()
 
 
 def _public_name(error: GpuclusterError) -> str:
@@ -53,11 +92,13 @@ def _public_name(error: GpuclusterError) -> str:
     return known.__name__ if known is not None else type(error).__name__
 
 
-def show_plainly(error: GpuclusterError) -> GpuclusterError:
-    """Make IPython show `error` by its text alone."""
-    if not hasattr(error, "_render_traceback_"):
-        error._render_traceback_ = lambda *_: rendered(error)  # type: ignore[attr-defined]
-    return error
+def _render_traceback(error: GpuclusterError, *_: object) -> list[str]:
+    return rendered(error)
+
+
+# On the base of the hierarchy, which knows nothing of notebooks: whatever of it reaches IPython, from a magic or from a
+# method of Job, shows itself.
+GpuclusterError._render_traceback_ = _render_traceback  # type: ignore[attr-defined]
 
 
 def _remake(cls: type[NotebookError], args: tuple[Any, ...], state: dict[str, Any]) -> NotebookError:
@@ -73,8 +114,42 @@ class NotebookError(GpuclusterError):
     def __reduce__(self) -> tuple[Any, ...]:
         return _remake, (type(self), self.args, dict(self.__dict__))
 
+
+class CellSyntaxError(NotebookError):
+    """A submitted cell is no Python; found before anything was sent. `error` is Python's own, with the line of the cell.
+
+    Not a SyntaxError itself: IPython would show our frames with one.
+    """
+
+    code = "syntax_error"
+
+    def __init__(self, error: SyntaxError, place: Place | None) -> None:
+        super().__init__(f"{type(error).__name__}: {error.msg}")
+        self.error = error
+        self.label = place.label if place is not None else "Cell"
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
     def _render_traceback_(self, *_: object) -> list[str]:
-        return rendered(self)
+        *place, said = self._lines()
+        name, colon, message = said.partition(":")
+        return [*place, f"{_RED}{name}{_OFF}{colon}{message}"]
+
+    def _lines(self) -> list[str]:
+        """As IPython shows an error in the syntax of a cell."""
+        error = self.error
+        lines = [f"  {self.label}, line {error.lineno}"]
+        text = (error.text or "").rstrip("\n")
+        if text.strip():
+            indent = len(text) - len(text.lstrip())
+            lines.append(f"    {text.strip()}")
+            if error.offset:
+                start = max(error.offset - 1 - indent, 0)
+                same_line = error.end_lineno in (None, error.lineno)
+                width = (error.end_offset or 0) - error.offset if same_line else len(text.strip()) - start
+                lines.append(f"    {' ' * start}{'^' * max(width, 1)}")
+        return [*lines, self.reason]
 
 
 class Withdrawn(NotebookError):
@@ -216,6 +291,12 @@ class Untrusted(NotebookError):
             f"job {number} is {owner}'s: to make what it left would run code of theirs in this process",
             hint=f"If you trust {owner}: job.result(trust=True), job.bind(trust=True) or %attach {number} --trust.",
         )
+
+
+class NotBack(NotebookError, KeyError):
+    """A job has no such name to give, or its value could not come back; the text says why."""
+
+    code = "not_back"
 
 
 class Damaged(NotebookError):

@@ -23,6 +23,7 @@ from gpucluster.api.options import Option, options_for, submission_fields
 from gpucluster.api.schemas import InputManifest, JobSubmission
 
 from . import connection, describe
+from .errors import as_keyword
 from .job import Job
 from .submission import Budget, surroundings
 
@@ -56,9 +57,12 @@ def submit(
     after=[job], retries=1, … Raises InvalidRequest (NotSupported) for an option or a value that cannot be, also when
     something of the call cannot travel; Unavailable when no scheduler can be reached or started.
     """
-    values = _option_values(options)
-    submission, blobs = _prepare(function, args, dict(kwargs or {}), values, _names(include))
-    return Job.from_view(connection.client(address).submit(submission, blobs), address)
+    try:
+        values = _option_values(options)
+        submission, blobs = _prepare(function, args, dict(kwargs or {}), values, _names(include))
+        return Job.from_view(connection.client(address).submit(submission, blobs), address)
+    except InvalidRequest as error:
+        raise as_keyword(error) from None
 
 
 def _names(include: str | Iterable[str]) -> list[str]:
@@ -141,11 +145,15 @@ def _option_values(options: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidRequest(
                 keyword,
                 "is no option of submit",
-                f"A keyword of the function goes in kwargs={{{keyword!r}: …}}; options are {', '.join(_OPTIONS)}.",
+                f"A keyword of the function goes in kwargs={{{keyword!r}: …}}; options are {', '.join(_possible())}.",
             )
         if given is not None:
             values[option.key] = _option_value(option, given)
     return values
+
+
+def _possible() -> list[str]:
+    return [keyword for keyword, option in _OPTIONS.items() if not option.not_yet]
 
 
 def _option_value(option: Option, given: Any) -> Any:
@@ -207,7 +215,10 @@ class Executor(concurrent.futures.Executor):
     def __init__(
         self, *, include: str | Iterable[str] = (), address: str | None = None, **options: Any
     ) -> None:
-        _option_values(options)  # a bad one is said now, not at the first call
+        try:
+            _option_values(options)  # a bad one is said now, not at the first call
+        except InvalidRequest as error:
+            raise as_keyword(error) from None
         self._include = _names(include)
         self._options = options
         self._address = address

@@ -20,7 +20,7 @@ from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifes
 
 from . import connection, describe
 from .card import Card
-from .errors import Untrusted, WaitTimeout
+from .errors import NotBack, Untrusted, WaitTimeout
 from .outcome import bind, failure, fetch_blobs, log_text, result_of, worth_telling
 from .output import CellOutput, now_us
 from .replay import NotebookSink, Replay
@@ -249,7 +249,7 @@ class Job:
         from now on.
 
         Raises JobFailed (with the worker's traceback), JobLost, JobCancelled; WaitTimeout after `timeout` seconds;
-        Untrusted; LookupError when there is a value and it could not come back (the text says why).
+        Untrusted; NotBack, a LookupError, when there is a value and it could not come back (the text says why).
         """
         self._wait_well(timeout)
         self._trusted |= trust
@@ -310,18 +310,18 @@ class Job:
         manifest, values = self._load(rank)
         key = manifest.value_key
         if key in manifest.missing:
-            raise LookupError(f"the result of job {self._number} did not come back: {manifest.missing[key]}")
+            raise NotBack(f"the result of job {self._number} did not come back: {manifest.missing[key]}")
         return values.get(key)
 
     def __getitem__(self, name: str) -> Any:
-        """The value that rank 0 left under `name`. Waits. Raises KeyError(name) with the reason when it did not come back."""
+        """The value that rank 0 left under `name`. Waits. Raises NotBack, a KeyError, when it did not come back."""
         self._wait_well(None)
         manifest, values = self._load(0)
         if name in values and name != manifest.value_key:
             return values[name]
         if name in manifest.missing:
-            raise KeyError(f"{name}: {manifest.missing[name]}")
-        raise KeyError(f"{name}: job {self._number} brought back {', '.join(manifest.names) or 'no names'}")
+            raise NotBack(f"{name}: {manifest.missing[name]}")
+        raise NotBack(f"{name}: job {self._number} brought back {', '.join(manifest.names) or 'no names'}")
 
     def bind(
         self,

@@ -6,7 +6,6 @@ The traits of `GPUClusterMagics` are a notebook's defaults: `%config GPUClusterM
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
@@ -20,7 +19,7 @@ from gpucluster.api.options import OPTIONS_BY_KEY
 
 from . import connection
 from .arguments import Magic, argument, magic_arguments, parse_line, submit_arguments, words_of
-from .errors import show_plainly, usage_error
+from .errors import usage_error
 from .job import Job
 from .replay import Limits
 from .run import CellRun, Settings
@@ -40,19 +39,6 @@ _OPTION_TRAITS = {
 
 #: `%share`; its method has another name, because `share` is the trait that holds the default of --share.
 share_magic = cast(Callable[[Magic], Magic], line_magic("share"))
-
-
-def in_notebook(magic: Magic) -> Magic:
-    """Show our errors by their text: the frames of this package tell a user nothing."""
-
-    @functools.wraps(magic)
-    def guarded(*args: Any, **kwargs: Any) -> Any:
-        try:
-            return magic(*args, **kwargs)
-        except GpuclusterError as error:
-            raise show_plainly(error) from None
-
-    return cast(Magic, guarded)
 
 
 @magics_class
@@ -138,7 +124,6 @@ class GPUClusterMagics(Magics):
 
     @no_var_expand
     @line_cell_magic
-    @in_notebook
     @magic_arguments()
     @submit_arguments
     def submit(self, line: str, cell: str | None = None) -> Any:
@@ -175,13 +160,12 @@ class GPUClusterMagics(Magics):
                 "after": [[self._job_reference(word) for word in words] for words in values["after"]],
             }
         if values.get("dry_run"):
-            return run.dry_run(source, values)
+            return run.dry_run(source, values, is_cell=is_cell)
         return run.submit(source, values, is_cell=is_cell)
 
     # ---- about jobs
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("-a", "--all", action="store_true", help="jobs of everyone, as far as you may see them")
     @argument("-s", "--state", help="only these states, with commas, e.g. pending,running")
@@ -200,7 +184,6 @@ class GPUClusterMagics(Magics):
         return JobTable(listed.jobs, self.address or None, more=listed.next_before is not None)
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("-h", "--help", action="store_true", help="show this help")
     def queues(self, line: str) -> Any:
@@ -212,7 +195,6 @@ class GPUClusterMagics(Magics):
         return QueueTable(self._client().queues())
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("-h", "--help", action="store_true", help="show this help")
     def topology(self, line: str) -> Any:
@@ -224,7 +206,6 @@ class GPUClusterMagics(Magics):
         return Topology(self._client().topology())
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
     @argument("-r", "--rank", type=int, default=0, help="task of a gang (default: 0)")
@@ -244,7 +225,6 @@ class GPUClusterMagics(Magics):
         return None
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("jobs", nargs="*", help="numbers or ids of jobs, or names that hold them")
     @argument("-h", "--help", action="store_true", help="show this help")
@@ -263,7 +243,6 @@ class GPUClusterMagics(Magics):
         return None
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
     @argument("--trust", action="store_true", help="bind names and draw HTML of a job that is not yours, too")
@@ -277,7 +256,6 @@ class GPUClusterMagics(Magics):
         return CellRun(self._shell, self._settings()).attach(job, trust=asked.trust)
 
     @line_magic
-    @in_notebook
     @magic_arguments()
     @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
     @argument("-h", "--help", action="store_true", help="show this help")
@@ -287,7 +265,6 @@ class GPUClusterMagics(Magics):
         return None if asked is None else self._job(asked.job, "why").why()
 
     @share_magic
-    @in_notebook
     @magic_arguments("share")
     @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
     @argument("who", nargs="?", help="owner, queue or everyone")

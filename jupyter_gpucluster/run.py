@@ -20,12 +20,13 @@ from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 from . import connection, describe
 from .binding import summary_line
 from .card import Card
-from .errors import Detached, Untrusted, Withdrawn, as_typed, one_line
+from .errors import CellSyntaxError, Detached, Untrusted, Withdrawn, as_typed, one_line
 from .follow import Reader, StreamClosed, Watch
 from .interrupt import Interrupted, Keyboard
 from .job import Job
 from .outcome import bind, failure, fetch_blobs, result_of, worth_telling
 from .output import CellOutput
+from .place import running_cell
 from .replay import Limits, Replay
 from .seams import seam
 from .submission import NOTHING_SENT, Budget, Prepared, flat, prepare_cell, send, sending_text
@@ -93,7 +94,7 @@ class CellRun:
     def submit(self, source: str, values: Mapping[str, Any], *, is_cell: bool) -> Any:
         """Submit and, with `wait`, follow to the end. Returns what the magic returns."""
         try:
-            prepared = self._prepare(source, values, first_line=2 if is_cell else 1)
+            prepared = self._prepare(source, values, is_cell=is_cell)
         except KeyboardInterrupt:
             raise Withdrawn(NOTHING_SENT) from None
         with Keyboard() as keyboard:
@@ -131,15 +132,20 @@ class CellRun:
                 output.draw_card()
             raise (as_typed(error) if isinstance(error, InvalidRequest) else error) from None
 
-    def _prepare(self, source: str, values: Mapping[str, Any], first_line: int = 1) -> Prepared:
-        return prepare_cell(
-            source,
-            values,
-            self._shell.user_ns,
-            self._settings.budget,
-            shell=self._shell,
-            first_line=first_line,
-        )
+    def _prepare(self, source: str, values: Mapping[str, Any], *, is_cell: bool) -> Prepared:
+        """Lines are counted as the user sees them: the code of %%submit begins in line 2 of its cell."""
+        place = running_cell(self._shell)
+        try:
+            return prepare_cell(
+                source,
+                values,
+                self._shell.user_ns,
+                self._settings.budget,
+                shell=self._shell,
+                first_line=2 if is_cell else place.line if place else 1,
+            )
+        except SyntaxError as error:
+            raise CellSyntaxError(error, place) from None
 
     def _output(self, card: Card | None, *, show_result: bool = True, inert: bool = False) -> CellOutput:
         return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result, inert=inert)
@@ -227,9 +233,9 @@ class CellRun:
 
     # ---- the rest
 
-    def dry_run(self, source: str, values: Mapping[str, Any]) -> None:
+    def dry_run(self, source: str, values: Mapping[str, Any], *, is_cell: bool) -> None:
         """Print what would be sent and where it would run."""
-        prepared = self._prepare(source, values)
+        prepared = self._prepare(source, values, is_cell=is_cell)
         _warn(prepared.warnings)
         try:
             plan = self._client.dry_run(prepared.submission)

@@ -87,7 +87,7 @@ def _as_seen(error: SyntaxError, source: str, text: str, first_line: int) -> Syn
         number = source[: source.find("\0") + 1].count("\n")
         return SyntaxError(error.msg, (FILENAME, first_line + number, 1, typed[number]))
     line = seen(error.lineno)
-    message = re.sub(r"(?<=on line )\d+", lambda match: str(seen(int(match[0]))), error.msg)
+    message = re.sub(r"(?<=\b(?:on|at) line )\d+", lambda match: str(seen(int(match[0]))), error.msg)
     shown = typed[line - first_line] if 0 <= line - first_line < len(typed) else error.text
     end_line = None if error.end_lineno is None else seen(error.end_lineno)
     return type(error)(message, (FILENAME, line, error.offset, shown, end_line, error.end_offset))

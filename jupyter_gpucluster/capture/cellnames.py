@@ -48,7 +48,7 @@ def analyse(source: str, *, transform: Transform | None = None, first_line: int 
     """Find the names of a cell.
 
     `transform` turns IPython's syntax into Python (default: as the running IPython does it). Raises SyntaxError for a cell
-    that would not run, with the line that the user sees when `source` begins at `first_line`.
+    that would not run. Lines are those that the user sees when `source` begins at `first_line`.
     """
     parsed = parse(source, transform, first_line)
     flow = follow(parsed.tree)
@@ -61,7 +61,10 @@ def analyse(source: str, *, transform: Transform | None = None, first_line: int 
         mutates=tuple(name for name in looks.mutated if name in flow.reads),
         attributes=looks.attributes,
         subscripts=looks.subscripts,
-        hidden=find_hidden(parsed.tree, parsed.magics),
+        hidden=tuple(
+            place._replace(line=place.line + first_line - 1)
+            for place in find_hidden(parsed.tree, parsed.magics)
+        ),
         stars=flow.stars,
     )
 

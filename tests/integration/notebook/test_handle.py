@@ -205,6 +205,24 @@ def test_unknown_job_is_a_clear_error(kernel: Kernel):
     assert "which job?" in kernel.run("%attach").stderr
 
 
+def test_errors_of_ours_are_a_line_or_two_without_our_frames(kernel: Kernel):
+    kernel.run(
+        "from jupyter_gpucluster import Executor, Job, submit\njob = submit(len, [1], gpus=0)\njob.wait()"
+    )
+    for code, text in (
+        ("Job(999999)", "NotFound: there is no job 999999\n%jobs lists the jobs that you may see."),
+        ("submit(len, [1], tier='3')", "InvalidRequest: tier: '3' is not one of 0, 1, 2"),
+        ("submit(len, [1], gpu_memory='3G')", "NotSupported: gpu_memory: GPU memory as a resource comes with a later version"),
+        ("Executor(time='soon')", "InvalidRequest: time: 'soon' is not a duration\nWrite for example 90s, 30m, 2h or 1h30m."),
+        ("job['x']", f"NotBack: x: job {kernel.run('job.number').result} brought back no names"),
+    ):  # fmt: skip
+        assert kernel.run(code).error == text
+    deep = kernel.run("def find():\n    return Job(999999)\nfind()").error.splitlines()
+    assert len(deep) == 3
+    assert deep[2].startswith("in find, Cell In[")
+    assert deep[2].endswith(", line 2")
+
+
 def test_widget_shows_the_end(kernel: Kernel):
     kernel.run("%%submit --no-wait --as job --gpus 0\nprint('in the widget')")
     kernel.run("w = job.widget()\njob.wait()\nw._thread.join(30)")

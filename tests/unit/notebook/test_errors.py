@@ -7,16 +7,20 @@ import re
 
 import pytest
 
-from gpucluster.api.errors import InvalidRequest, NotSupported, Unavailable
+from gpucluster.api.errors import InvalidRequest, NeverAsAsked, NotFound, NotSupported, Unavailable
 from jupyter_gpucluster.errors import (
+    CellSyntaxError,
     Detached,
     JobCancelled,
     JobFailed,
+    NotBack,
     WaitTimeout,
+    as_keyword,
     one_line,
     rendered,
     usage_error,
 )
+from jupyter_gpucluster.place import Place
 
 FACTS = {"job_id": "01", "number": 12, "attempt": 1, "node": "node-0"}
 
@@ -54,6 +58,7 @@ def test_detached_says_how_to_come_back_and_how_to_end_it():
         JobFailed("x", ename="E", evalue="v", traceback=["t"], **FACTS),
         Detached(3, "pending"),
         WaitTimeout("late"),
+        NotBack("x: a lock cannot travel"),
     ],
 )
 def test_errors_travel_in_a_pickle(error):
@@ -81,3 +86,43 @@ def test_parts_own_subclasses_are_shown_by_their_public_name():
         plain(rendered(Unreached("nobody there", hint="Start one.")))
         == "Unavailable: nobody there\nStart one."
     )
+
+
+def test_every_error_of_ours_shows_itself_in_words_of_a_notebook():
+    error = NotFound("there is no job 9", hint="`gpucluster jobs --all` lists the jobs that you may see.")
+    lines = error._render_traceback_()
+    assert plain(lines) == "NotFound: there is no job 9\n%jobs --all lists the jobs that you may see."
+    assert "`gpucluster serve`" in one_line(Unavailable("away", hint="Start one with `gpucluster serve`."))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (InvalidRequest("--tier", "'3' is not one of 0, 1, 2"), "tier: '3' is not one of 0, 1, 2"),
+        (NotSupported("--gpu-memory", "comes later"), "gpu_memory: comes later"),
+        (
+            NeverAsAsked("gpus", "no node has 9 GPUs", "Ask for --gpus 8."),
+            "gpus: no node has 9 GPUs\nAsk for gpus=8.",
+        ),
+        (InvalidRequest("--env", "bad", "Write --env NAME=VALUE."), 'env: bad\nWrite env={"NAME": "VALUE"}.'),
+        (InvalidRequest("args[0]", "a lock", "See x--y."), "args[0]: a lock\nSee x--y."),
+    ],
+)
+def test_refusal_of_a_function_names_the_keyword(error, text):
+    assert str(as_keyword(error)) == text
+    assert type(as_keyword(error)) is type(error)
+
+
+def syntax_error(source: str) -> SyntaxError:
+    with pytest.raises(SyntaxError) as raised:
+        compile(source, "<cell>", "exec")
+    return raised.value
+
+
+def test_syntax_error_is_shown_as_ipython_shows_that_of_a_cell():
+    error = CellSyntaxError(syntax_error("if x:\n    y = = 2"), Place("Cell In[5]", 1, None))
+    assert str(error) == "  Cell In[5], line 2\n    y = = 2\n        ^\nSyntaxError: invalid syntax"
+    assert plain(error._render_traceback_()) == str(error)
+    deep = CellSyntaxError(syntax_error("x = 1\n  y = 2"), None)
+    assert str(deep).splitlines()[0] == "  Cell, line 2"
+    assert str(deep).endswith("IndentationError: unexpected indent")
