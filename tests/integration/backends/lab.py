@@ -9,6 +9,7 @@ import shutil
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,6 +136,8 @@ class Lab:
         self.events: list[EngineEvent] = []
         self.options = options
         self._count = 0
+        # Leftovers are found by their attempt's id: labs of two test runs must not find each other's.
+        self._name = uuid.uuid4().hex[:8]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -174,7 +177,7 @@ class Lab:
 
     def start(self, program: Program, where: TaskPlacement | None = None, **more: Any) -> str:
         self._count += 1
-        attempt_id = f"attempt-{self._count}"
+        attempt_id = f"attempt-{self._name}-{self._count}"
         self.start_order(make_order(attempt_id, program, where or placement(), **more))
         return attempt_id
 
