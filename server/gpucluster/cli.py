@@ -157,11 +157,11 @@ def _add_nodes(commands: Commands) -> None:
     change = _command(
         changes, "set", run_nodes_set, "change the health of a node (administrators)",
         "gpucluster nodes set node-1 cordoned --reason 'new fan'",
-        also="On a cordoned node nothing new starts; a lost one's jobs are run elsewhere.", nested=True,
+        also="On a cordoned node nothing new starts. On a lost one all is ended at once; its jobs run elsewhere.", nested=True,
     )  # fmt: skip
     change.add_argument("node", metavar="NAME")
     change.add_argument("health", choices=("ready", "cordoned", "lost"))
-    change.add_argument("--reason", metavar="TEXT", help="shown to those who ask")
+    change.add_argument("--reason", metavar="TEXT", help="shown with the node, and to the jobs that it costs")
 
 
 def _add_job_commands(commands: Commands) -> None:
