@@ -22,12 +22,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .bounds import MAX_DESCRIPTION, MAX_METRIC_NAME, MAX_METRICS, MAX_REPORT_BYTES
 from .protocol import ENV_MESSAGE_FD, ENV_TASK_DIR, PACKET_STEP, STEPS_FIFO
 from .ticker import Ticker
 
 INTERVAL_S = 0.05
-#: Bytes of one report; so many go through a pipe or socket whole, whoever else is writing (PIPE_BUF is 4096).
-MAX_REPORT_BYTES = 4000
 EXPLICIT = "report"
 
 Channel = Callable[[bytes], None]
@@ -69,7 +68,14 @@ def checked_metric(name: str, value: Any) -> float:
 
 
 def encode_report(content: dict[str, Any]) -> bytes:
-    """The JSON of a report, on one line. Raises ValueError when it is over MAX_REPORT_BYTES."""
+    """The JSON of a report, on one line. Raises ValueError when it is over one of the bounds of bounds.py."""
+    if len(content["metrics"]) > MAX_METRICS:
+        raise ValueError(
+            f"{len(content['metrics'])} metrics are over the limit of {MAX_METRICS}: report fewer"
+        )
+    for name in content["metrics"]:
+        if len(name) > MAX_METRIC_NAME:
+            raise ValueError(f"the metric {name[:40]}… has a name of over {MAX_METRIC_NAME} characters")
     metrics = {
         name: value if math.isfinite(value) else str(value) for name, value in content["metrics"].items()
     }
@@ -105,7 +111,7 @@ class Reporter:
             "time_us": time.time_ns() // 1000,
             "rank": _rank(),
             "source": source,
-            "description": description,
+            "description": description and description[:MAX_DESCRIPTION],
         }
         encode_report(content)
         if self._channel is None:
