@@ -31,24 +31,48 @@ def task_id(attempt_id: str, rank: int) -> str:
 
 def task_environment(order: TaskOrder, node: Node, task_dir: str) -> dict[str, str]:
     """All variables of the task but the secret ones. The user's win over defaults, never over ours."""
-    env = {"TMPDIR": os.path.join(task_dir, "scratch"), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    env.update(program_environment(order.program))
-    env.update(_devices(order, node))
-    env.update(_gang(order))
-    env.update(
-        {
-            protocol.ENV_TASK_ID: task_id(order.attempt_id, order.placement.rank),
-            protocol.ENV_TASK_DIR: task_dir,
-            "GPUCLUSTER_JOB_ID": order.job_id,
-            "GPUCLUSTER_JOB_NUMBER": str(order.job_number),
-            "GPUCLUSTER_JOB_NAME": order.job_name,
-            "GPUCLUSTER_ATTEMPT": str(order.attempt_number),
-            "GPUCLUSTER_QUEUE": order.queue,
-            "GPUCLUSTER_NODE": order.placement.node,
-            "GPUCLUSTER_ROLE": order.placement.role,
-        }
-    )
-    return env
+    return {
+        "TMPDIR": os.path.join(task_dir, protocol.SCRATCH_FOLDER),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **_without_ours(program_environment(order.program)),
+        **_ours(order, node, task_dir),
+    }
+
+
+def secret_environment(order: TaskOrder) -> dict[str, str]:
+    """The secret variables of the task. They win over the user's other ones, never over ours."""
+    return _without_ours(order.secret_env)
+
+
+def _ours(order: TaskOrder, node: Node, task_dir: str) -> dict[str, str]:
+    return {
+        **_devices(order, node),
+        **_gang(order),
+        protocol.ENV_TASK_ID: task_id(order.attempt_id, order.placement.rank),
+        protocol.ENV_TASK_DIR: task_dir,
+        "GPUCLUSTER_JOB_ID": order.job_id,
+        "GPUCLUSTER_JOB_NUMBER": str(order.job_number),
+        "GPUCLUSTER_JOB_NAME": order.job_name,
+        "GPUCLUSTER_ATTEMPT": str(order.attempt_number),
+        "GPUCLUSTER_QUEUE": order.queue,
+        "GPUCLUSTER_NODE": order.placement.node,
+        "GPUCLUSTER_ROLE": order.placement.role,
+    }
+
+
+#: Every variable that may be ours, set for this task or not. TMPDIR and the order of devices are defaults only.
+OURS = frozenset(
+    {
+        "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+        "MASTER_ADDR", "MASTER_PORT", protocol.ENV_TASK_ID, protocol.ENV_TASK_DIR, protocol.ENV_MESSAGE_FD,
+        "GPUCLUSTER_JOB_ID", "GPUCLUSTER_JOB_NUMBER", "GPUCLUSTER_JOB_NAME", "GPUCLUSTER_ATTEMPT", "GPUCLUSTER_QUEUE",
+        "GPUCLUSTER_NODE", "GPUCLUSTER_ROLE", "GPUCLUSTER_GPUS", "GPUCLUSTER_SIMULATED_GPUS",
+    }
+)  # fmt: skip
+
+
+def _without_ours(env: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in env.items() if name not in OURS}
 
 
 def program_environment(program: Program) -> dict[str, str]:

@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from ..engine.protocols import BlobAccess, TaskOrder
@@ -21,11 +21,11 @@ from ..model.jobs import InputManifest, Program, ProgramKind
 from ..model.topology import Node
 from ..worker import protocol
 from . import bundle, taskfolder
-from .environment import DEFAULT_PATH, program_environment, task_environment
+from .environment import DEFAULT_PATH, program_environment, secret_environment, task_environment
 from .forkservers import ForkServer, ForkServerDied, ForkServers
 from .limits import CpuLimit, task_limits
 from .starting import StartFailed
-from .supervisor import folder
+from .supervisor import folder, processes
 
 DEFAULT_LOG_LIMIT_BYTES = 256 << 20
 #: The kernel's limit for the path of a Unix socket is 108 bytes with its end; the promise is to stay below 100.
@@ -43,7 +43,7 @@ class ProcessRuntime:
         data_dir: str,
         runtime_dir: str,
         blobs: BlobAccess,
-        threads: ThreadPoolExecutor,
+        threads: Executor,
         log_limit_bytes: int = DEFAULT_LOG_LIMIT_BYTES,
         cpu_limit: CpuLimit = CpuLimit.SHARE,
         pids_limit: int | None = None,
@@ -122,9 +122,8 @@ class ProcessRuntime:
         spec = self._spec(order, node, task_dir)
         _check_program(program, spec["cwd"], node.name)
         try:
-            taskfolder.create(
-                task_dir, spec, order.secret_env, lambda inputs: self._place(program.inputs, inputs)
-            )
+            secrets = secret_environment(order)
+            taskfolder.create(task_dir, spec, secrets, lambda inputs: self._place(program.inputs, inputs))
         except OSError as error:
             raise StartFailed(f"the task's folder cannot be written: {error.strerror}", retry=True) from error
         except Unavailable as error:
@@ -162,7 +161,7 @@ class ProcessRuntime:
             "source": program.source,
             "command": list(program.command),
             "interpreter": program.interpreter or sys.executable,
-            "cwd": program.cwd or os.path.join(task_dir, "scratch"),
+            "cwd": program.cwd or os.path.join(task_dir, protocol.SCRATCH_FOLDER),
             "sys_path": list(program.sys_path),
             "env": task_environment(order, node, task_dir),
             "inputs": inputs and {"names": list(inputs.names), "buffers": len(inputs.buffers)},
@@ -174,6 +173,8 @@ class ProcessRuntime:
             "control": self.control_path(order.attempt_id, placement.rank),
             "bundle": self._bundle,
             "log_limit_bytes": self._log_limit_bytes,
+            "boot_id": processes.boot_id(),
+            "host": processes.host_name(),
         }
 
     async def spawn(

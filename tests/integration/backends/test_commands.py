@@ -21,7 +21,7 @@ def is_running(pid: int) -> bool:
 
 
 def pid_from(lab: Lab, attempt_id: str, name: str) -> int:
-    path = lab.task_dir(attempt_id) / name
+    path = lab.mark(attempt_id, name)
     return int(wait_until(lambda: path.exists() and path.read_text().strip(), f"the file {name}"))
 
 
@@ -82,9 +82,9 @@ def test_missing_working_directory_is_a_start_failure(lab: Lab) -> None:
 def test_task_has_its_whole_environment_and_nothing_of_the_daemon(lab: Lab, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     monkeypatch.setenv("DAEMON_SECRET", "x")
     attempt = lab.start(
-        shell("env -0", env={"PATH": "/usr/bin:/bin", "MINE": "1"}),
+        shell("env -0", env={"PATH": "/usr/bin:/bin", "MINE": "1", "MASTER_PORT": "1"}),
         placement(gpus=("GPU-1", "GPU-3")),
-        secret_env={"TOKEN": "s3cret"},
+        secret_env={"TOKEN": "s3cret", "CUDA_VISIBLE_DEVICES": "0", "GPUCLUSTER_TASK_ID": "x", "RANK": "9"},
         local_world_size=2,
     )
     assert lab.exit(attempt).code == 0
@@ -116,18 +116,18 @@ def test_task_has_its_whole_environment_and_nothing_of_the_daemon(lab: Lab, monk
 
 
 def test_same_order_twice_runs_once(lab: Lab) -> None:
-    order = make_order("twice", shell("echo run >> $GPUCLUSTER_TASK_DIR/count"), placement())
+    order = make_order("twice", shell("echo run >> $GPUCLUSTER_TASK_DIR.count"), placement())
     lab.start_order(order)
     lab.start_order(order)
     assert lab.exit("twice").code == 0
-    assert (lab.task_dir("twice") / "count").read_text() == "run\n"
+    assert lab.mark("twice", "count").read_text() == "run\n"
 
 
 def test_whole_tree_is_gone_when_the_command_ends(lab: Lab) -> None:
     script = (
-        "sleep 300 & echo $! > $GPUCLUSTER_TASK_DIR/child;"
-        "setsid bash -c '(setsid sleep 301 & echo $! > $GPUCLUSTER_TASK_DIR/daemon) &';"
-        "until [ -s $GPUCLUSTER_TASK_DIR/daemon ]; do sleep 0.01; done; echo done"
+        "sleep 300 & echo $! > $GPUCLUSTER_TASK_DIR.child;"
+        "setsid bash -c '(setsid sleep 301 & echo $! > $GPUCLUSTER_TASK_DIR.daemon) &';"
+        "until [ -s $GPUCLUSTER_TASK_DIR.daemon ]; do sleep 0.01; done; echo done"
     )
     attempt = lab.start(shell(script))
     assert lab.exit(attempt).code == 0
@@ -144,9 +144,9 @@ def test_output_of_a_child_that_is_still_writing_is_kept(lab: Lab) -> None:
 
 def test_stop_lets_a_command_end_by_itself_within_its_grace(lab: Lab) -> None:
     attempt = lab.start(
-        shell("trap 'echo bye; exit 0' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done")
+        shell("trap 'echo bye; exit 0' TERM; touch $GPUCLUSTER_TASK_DIR.ready; while :; do sleep 0.02; done")
     )
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    wait_until(lab.mark(attempt, "ready").exists)
     lab.stop(attempt, StopCause.EVICT, grace_s=30)
     task_exit = lab.exit(attempt)
     assert task_exit.code == 0
@@ -156,11 +156,11 @@ def test_stop_lets_a_command_end_by_itself_within_its_grace(lab: Lab) -> None:
 
 def test_command_that_ignores_the_notice_is_killed_with_its_tree_after_the_grace(lab: Lab) -> None:
     script = (
-        "trap '' TERM; setsid sleep 300 & echo $! > $GPUCLUSTER_TASK_DIR/child;"
-        "touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done"
+        "trap '' TERM; setsid sleep 300 & echo $! > $GPUCLUSTER_TASK_DIR.child;"
+        "touch $GPUCLUSTER_TASK_DIR.ready; while :; do sleep 0.02; done"
     )
     attempt = lab.start(shell(script))
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    wait_until(lab.mark(attempt, "ready").exists)
     lab.stop(attempt, grace_s=0.3)
     task_exit = lab.exit(attempt)
     assert (task_exit.code, task_exit.signal) == (137, signal.SIGKILL)
@@ -169,8 +169,8 @@ def test_command_that_ignores_the_notice_is_killed_with_its_tree_after_the_grace
 
 
 def test_stronger_cause_and_earlier_end_of_two_stops_hold(lab: Lab) -> None:
-    attempt = lab.start(shell("trap '' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done"))
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    attempt = lab.start(shell("trap '' TERM; touch $GPUCLUSTER_TASK_DIR.ready; while :; do sleep 0.02; done"))
+    wait_until(lab.mark(attempt, "ready").exists)
     lab.stop(attempt, StopCause.CANCEL, grace_s=1000)
     lab.stop(attempt, StopCause.EVICT, grace_s=0.1)
     assert "stopped (cancel): killed after a grace of" in (lab.exit(attempt).reason or "")
@@ -180,9 +180,9 @@ def test_stronger_cause_and_earlier_end_of_two_stops_hold(lab: Lab) -> None:
 
 def test_stop_reaches_a_suspended_task(lab: Lab) -> None:
     attempt = lab.start(
-        shell("trap 'echo bye; exit 5' TERM; touch $GPUCLUSTER_TASK_DIR/ready; while :; do sleep 0.02; done")
+        shell("trap 'echo bye; exit 5' TERM; touch $GPUCLUSTER_TASK_DIR.ready; while :; do sleep 0.02; done")
     )
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    wait_until(lab.mark(attempt, "ready").exists)
     follower = lab.backend.follower(attempt, 0)
     assert follower is not None
     lab._loop.call_soon_threadsafe(follower.suspend, True)
@@ -194,11 +194,11 @@ def test_stop_reaches_a_suspended_task(lab: Lab) -> None:
 
 def test_suspended_task_stands_still_and_goes_on(lab: Lab) -> None:
     script = (
-        "i=0; while [ ! -e $GPUCLUSTER_TASK_DIR/end ]; do"
-        " i=$((i+1)); echo $i > $GPUCLUSTER_TASK_DIR/count; sleep 0.005; done"
+        "i=0; while [ ! -e $GPUCLUSTER_TASK_DIR.end ]; do"
+        " i=$((i+1)); echo $i > $GPUCLUSTER_TASK_DIR.count; sleep 0.005; done"
     )
     attempt = lab.start(shell(script))
-    count = lab.task_dir(attempt) / "count"
+    count = lab.mark(attempt, "count")
     wait_until(count.exists)
     follower = lab.backend.follower(attempt, 0)
     assert follower is not None
@@ -209,7 +209,7 @@ def test_suspended_task_stands_still_and_goes_on(lab: Lab) -> None:
     assert count.read_text() == before
     lab._loop.call_soon_threadsafe(follower.suspend, False)
     wait_until(lambda: count.read_text() not in ("", before), "the count to go on")
-    (lab.task_dir(attempt) / "end").touch()
+    lab.mark(attempt, "end").touch()
     assert lab.exit(attempt).code == 0
 
 
@@ -238,13 +238,13 @@ def test_flood_of_step_reports_is_thinned_but_keeps_its_last(lab: Lab) -> None:
 
 
 def test_reader_of_a_log_is_woken_by_new_output_and_by_the_end(lab: Lab) -> None:
-    attempt = lab.start(shell("until [ -e $GPUCLUSTER_TASK_DIR/go ]; do sleep 0.01; done; echo hello"))
+    attempt = lab.start(shell("until [ -e $GPUCLUSTER_TASK_DIR.go ]; do sleep 0.01; done; echo hello"))
     lab.started(attempt)
     reader = lab.backend.log_reader(attempt, placement())
 
     async def follow() -> bytes:
         data, offset = b"", 0
-        (lab.task_dir(attempt) / "go").touch()
+        lab.mark(attempt, "go").touch()
         while b'"ended"' not in data:
             await reader.wait(offset)
             chunk = reader.read(offset, 1 << 16)
