@@ -10,8 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..worker import protocol
+from ..worker.files import parse_object
 
 logger = logging.getLogger(__name__)
+
+#: A longer line is no event. Step reports and exits with large results are the longest.
+_MAX_LINE = 16 << 20
+_CONNECT_S = 10.0
 
 
 class ControlConnection(asyncio.Protocol):
@@ -31,12 +36,20 @@ class ControlConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                logger.warning("a supervisor sent a line that is no JSON: %r", line[:200])
-                continue
+            self._line_received(line)
+        if len(self._rest) > _MAX_LINE:
+            logger.warning("a supervisor sent a line without end; it is hung up on")
+            self.close()
+
+    def _line_received(self, line: bytes) -> None:
+        event = parse_object(line)
+        if event is None:
+            logger.warning("a supervisor sent a line that is no JSON object: %r", line[:200])
+            return
+        try:
             self._handle(event)
+        except Exception:  # of ours; the connection is worth more than one event
+            logger.exception("an event of a supervisor could not be handled")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.closed.done():
@@ -61,10 +74,11 @@ async def use(connected: socket.socket, handle: Callable[[dict[str, Any]], None]
 
 
 async def connect(path: str, handle: Callable[[dict[str, Any]], None]) -> ControlConnection | None:
-    """Connect to the supervisor that listens at `path`; None when none does."""
+    """Connect to the supervisor that listens at `path`; None when none does, or nobody answers there."""
     loop = asyncio.get_running_loop()
+    connecting = loop.create_unix_connection(lambda: ControlConnection(handle), path)
     try:
-        _, connection = await loop.create_unix_connection(lambda: ControlConnection(handle), path)
-    except OSError:
+        _, connection = await asyncio.wait_for(connecting, _CONNECT_S)
+    except (OSError, ValueError, asyncio.TimeoutError):
         return None
     return connection

@@ -13,12 +13,14 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
 from ..engine.events import StepReported, TaskEnded, TaskLost, TaskStarted, TaskStartFailed
 from ..engine.protocols import BlobAccess, Clock, Emit, TaskOrder
-from ..model.jobs import Progress, StopCause, TaskPlacement
+from ..model.errors import Unavailable
+from ..model.ids import time_of
+from ..model.jobs import Progress, StopCause, TaskExit, TaskPlacement
 from ..model.topology import Node
 from ..runtimes import taskfolder
 from ..runtimes.environment import task_id
@@ -28,11 +30,16 @@ from ..runtimes.supervisor import folder, processes
 from ..runtimes.taskfolder import Finding, State
 from ..worker import protocol
 from . import control, reports
+from .stepfeed import StepFeed
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 0.005
 _LONGEST_PAUSE_S = 0.5
+#: After a fault of ours, before the task is looked at again.
+_FAULT_PAUSE_S = 5.0
+_FIRST_STORE_PAUSE_S = 0.1
+_LONGEST_STORE_PAUSE_S = 5.0
 
 Result = TypeVar("Result")
 
@@ -58,7 +65,7 @@ class TaskFollower:
         task_dir: str,
         runtime: ProcessRuntime,
         blobs: BlobAccess,
-        threads: ThreadPoolExecutor,
+        threads: Executor,
         clock: Clock,
         emit: Emit,
     ) -> None:
@@ -81,10 +88,9 @@ class TaskFollower:
         self._speaks = True  # some version of the control protocol that we know
         #: What a person should know about this task while it runs.
         self.note: str | None = None
-        self._steps_seen = 0  # offset in steps.ndjson up to which reports were emitted
-        self._steps_there = 0
-        self._steps_after_us = 0
-        self._catching_up: asyncio.Task[None] | None = None
+        self._is_exit_told = False  # by the supervisor itself, on the connection that it was started with
+        self._is_own = False  # the connection is that one
+        self._steps = StepFeed(task_dir, self._task_id, self._bounds, self._step, self._in_thread)
         self._log_waiters: list[asyncio.Future[None]] = []
 
     @property
@@ -94,26 +100,38 @@ class TaskFollower:
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
+    def _bounds(self) -> reports.Bounds:
+        # Tasks go by the wall clock, ours may be behind it for a while when that was set.
+        now_us = max(self._clock.now_us(), time.time_ns() // 1000)
+        return reports.Bounds(rank=self.rank, earliest_us=time_of(self.attempt_id), now_us=now_us)
+
     # -- the ways in ---------------------------------------------------------------------------------------------------
 
     async def start(self, order: TaskOrder, node: Node) -> None:
         """Start the task and follow it to its end."""
+        failure = None
         try:
             env = await self._runtime.prepare(order, node, self.task_dir)
             self._was_there = True
             connected = await self._runtime.spawn(order.program, env, self.task_dir, self._stop_asked)
-        except StartFailed as failure:
-            if self._was_there or os.path.exists(self.task_dir):
-                await self._follow(failure)
-            else:  # not even prepared, so no supervisor was asked to run it
-                self._failed(failure.reason, failure.retry)
-            return
-        await self._talk(await control.use(connected, self._on_event))
-        await self._follow(None)
+            self._is_own = True
+            await self._talk(await control.use(connected, self._on_event))
+        except StartFailed as error:
+            failure = error
+        except Exception as error:  # whatever it is, the folder tells what came of the start
+            self._stumble(error)
+            failure = StartFailed(f"its start met a fault: {type(error).__name__}: {error}", retry=True)
+        self._is_own = False
+        if failure is not None and not self._was_there and not os.path.exists(self.task_dir):
+            self._failed(
+                failure.reason, failure.retry
+            )  # not even prepared, so no supervisor was asked to run it
+        else:
+            await self._follow(failure)
 
     async def adopt(self, reported_us: int) -> None:
         """Follow a task that another scheduler process ordered; step reports up to `reported_us` are known."""
-        self._steps_after_us = reported_us
+        self._steps.after_us = reported_us
         await self._follow(StartFailed("it had not started when the scheduler was restarted", retry=True))
 
     # -- following -----------------------------------------------------------------------------------------------------
@@ -133,36 +151,60 @@ class TaskFollower:
                         continue
                 elif await self._settle(finding, failure):
                     return
-            except (
-                OSError
-            ) as error:  # a full disk, a folder that went away: what is true now must be seen first
+            except OSError as error:  # a full disk, a folder that went away: what is true must be seen first
                 logger.warning(
                     "the folder of task %s cannot be used, will try again: %s", self._task_id, error
                 )
+            except Exception as error:  # a fault of ours must not leave the task to itself
+                self._stumble(error)
+                pause_s = _FAULT_PAUSE_S
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)
+            pause_s = min(pause_s * 2, max(_LONGEST_PAUSE_S, pause_s))
+
+    def _stumble(self, error: Exception) -> None:
+        logger.exception("a fault while task %s was followed; it is looked at again", self._task_id)
+        self.note = (
+            f"could not be followed for a moment ({type(error).__name__}); the scheduler's log tells more"
+        )
 
     async def _settle(self, finding: Finding, failure: StartFailed | None) -> bool:
         """Bring a task without supervisor to its last event; False when it must be looked at again."""
         state = finding.state
-        if state is State.ENDED:
-            await self._end(finding.exit or {})
-            return True
+        if state is State.ELSEWHERE and not self._is_given_up:
+            self._leave_alone(finding)
+            return False
         # Only the claim itself decides: a supervisor may have come since the look.
         is_unclaimed = state is State.UNCLAIMED or (
             state is State.BEFORE_BOOT and not os.path.exists(self._path(protocol.STARTED))
         )
         if is_unclaimed and not await self._in_thread(self._revoke):
             return False
-        # By what was seen, not by what is there: the folder may have been deleted under a supervisor.
-        has_gone = self._was_claimed or (self._was_there and not os.path.exists(self.task_dir))
-        if state in (State.DEAD, State.NEVER_RAN) or has_gone:
-            left = await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id)
-            if left > 0:  # to be looked at again, until none of its processes is found any more
-                return False
-        self._remove_socket()
-        self._report_without_exit(finding, failure, has_gone)
+        # Nothing of a task may be left when it is told over, whatever its folder says: the folder is the task's own.
+        may_be_left = state not in (State.BEFORE_BOOT, State.ELSEWHERE) and not self._is_exit_told
+        if may_be_left and await self._in_thread(taskfolder.kill_leftovers, self.task_dir, self._task_id) > 0:
+            return False  # to be looked at again, until none of its processes is found any more
+        if state is State.ENDED:
+            await self._end(finding.exit or {})
+        else:
+            self._remove_socket()
+            # By what was seen, not by what is there: the folder may have been deleted under a supervisor.
+            has_gone = self._was_claimed or (self._was_there and not os.path.exists(self.task_dir))
+            self._report_without_exit(finding, failure, has_gone)
+        await self._tidy()
         return True
+
+    def _leave_alone(self, finding: Finding) -> None:
+        """Another machine runs it, or ran it: nothing can be told from here."""
+        self.note = (
+            f"claimed by another machine ({finding.host}): whether it still runs cannot be told from here; "
+            "giving its node up (health lost) ends the wait"
+        )
+
+    async def _tidy(self) -> None:
+        try:
+            await self._in_thread(taskfolder.tidy, self.task_dir)
+        except OSError as error:
+            logger.warning("what task %s left could not be removed: %s", self._task_id, error)
 
     def _revoke(self) -> bool:
         if not self._was_there:
@@ -173,6 +215,8 @@ class TaskFollower:
         taskfolder.forget_secrets(self.task_dir)
         if finding.state in (State.UNCLAIMED, State.REVOKED) and has_gone:
             self._lost("its folder was removed; what was left of the task has been ended")
+        elif finding.state is State.ELSEWHERE:
+            self._lost(f"its node was given up; it had been claimed by another machine ({finding.host})")
         elif finding.state is State.DEAD and self._is_given_up:
             self._lost("its node was given up; the task has been ended")
         elif finding.state is State.DEAD:
@@ -206,7 +250,7 @@ class TaskFollower:
         if self._speaks:
             spec = await self._in_thread(folder.read_json, self._path(protocol.SPEC))
             path = spec.get("control") if isinstance(spec, dict) else None
-            connection = await control.connect(path, self._on_event) if path else None
+            connection = await control.connect(path, self._on_event) if isinstance(path, str) else None
             if connection is not None:
                 await self._talk(connection)
                 return True
@@ -219,7 +263,7 @@ class TaskFollower:
             processes.send_signal(finding.supervisor, signal.SIGTERM)
         if os.path.exists(self._path(protocol.WORKER)):
             self._started()
-        await self._read_steps()
+        await self._steps.read()
         self._wake_log_waiters()
 
     async def _talk(self, connection: control.ControlConnection) -> None:
@@ -231,14 +275,12 @@ class TaskFollower:
                 connection.close()
             await connection.closed
         except asyncio.CancelledError:
-            if self._catching_up is not None:
-                self._catching_up.cancel()
+            self._steps.cancel()
             raise
         finally:
             self._connection = None
             connection.close()
-        if self._catching_up is not None:
-            await self._catching_up
+        await self._steps.settle()
 
     # -- what the supervisor says --------------------------------------------------------------------------------------
 
@@ -251,8 +293,9 @@ class TaskFollower:
         elif kind == "log":
             self._wake_log_waiters()
         elif kind == "step":
-            self._on_step(event)
+            self._steps.on_push(event)
         elif kind == "exit" and self._connection is not None:
+            self._is_exit_told = self._is_own
             self._connection.close()  # exit.json is there; no need to wait for the other end
         elif kind == "error":
             logger.warning("the supervisor of %s refused a command: %s", self._task_id, event.get("reason"))
@@ -264,8 +307,7 @@ class TaskFollower:
             return
         if event.get("up"):
             self._started()
-        if event.get("steps_bytes", 0) > self._steps_seen:
-            self._catch_up(event["steps_bytes"])
+        self._steps.on_size(event.get("steps_bytes"))
         self._wake_log_waiters()
 
     def _cannot_speak(self) -> None:
@@ -284,50 +326,40 @@ class TaskFollower:
             self._was_started = True
             self._emit(TaskStarted(self.attempt_id, self.rank))
 
-    def _on_step(self, event: dict[str, Any]) -> None:
-        end = int(event.pop("end"))
-        if self._catching_up is not None:
-            self._steps_there = max(self._steps_there, end)
-        elif end > self._steps_seen:
-            self._steps_seen = end
-            progress = reports.to_progress(event)
-            if progress is not None:
-                self._step(progress)
-
     def _step(self, progress: Progress) -> None:
         self._emit(StepReported(self.attempt_id, progress))
-
-    def _catch_up(self, there: int) -> None:
-        self._steps_there = max(self._steps_there, there)
-        if self._catching_up is None:
-            self._catching_up = asyncio.ensure_future(self._read_steps())
-
-    async def _read_steps(self) -> None:
-        """Report what stands in the file and was not reported; what is pushed meanwhile waits for it."""
-        try:
-            while True:
-                seen = self._steps_seen
-                found, self._steps_seen = await self._in_thread(
-                    reports.read_steps, self.task_dir, seen, self._steps_after_us
-                )
-                for progress in found:
-                    self._step(progress)
-                if self._steps_seen >= self._steps_there or self._steps_seen == seen:
-                    return
-        finally:
-            self._catching_up = None
 
     # -- the last event ------------------------------------------------------------------------------------------------
 
     async def _end(self, outcome: dict[str, Any]) -> None:
-        await self._read_steps()
+        await self._steps.read()
         self._remove_socket()
         if outcome.get("never_ran"):
-            self._failed(str(outcome.get("reason")), bool(outcome.get("retry")))
+            reason = reports.cut(outcome.get("reason")) or "it is not known why"
+            self._failed(reason, outcome.get("retry") is True)
             return
-        outcome.setdefault("ended_us", self._clock.now_us())
-        task_exit = await self._in_thread(reports.to_exit, outcome, self.task_dir, self._blobs)
+        task_exit = await self._take_in(outcome)
         self._over(TaskEnded(self.attempt_id, self.rank, task_exit))
+
+    async def _take_in(self, outcome: dict[str, Any]) -> TaskExit:
+        """The exit with its result in the blobs, however long the store or the disk refuse it: the task holds its GPUs
+        meanwhile, since its end cannot be told without what it made. A stop ends the wait when its grace is over.
+        """
+        pause_s = _FIRST_STORE_PAUSE_S
+        while True:
+            try:
+                return await self._in_thread(
+                    reports.to_exit, outcome, self.task_dir, self._blobs, self._bounds()
+                )
+            except (Unavailable, OSError) as error:
+                reason = f"its result could not be stored: {error}"
+                if self._stop is not None and time.monotonic() >= self._stop.end_s:
+                    return reports.without_result(outcome, self._bounds(), reason)
+                if self.note is None:
+                    logger.warning("task %s: %s; tried again until it can", self._task_id, reason)
+                self.note = "has ended, but its result cannot be stored yet; it holds its GPUs until it is"
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, _LONGEST_STORE_PAUSE_S)
 
     def _failed(self, reason: str, retry: bool) -> None:
         self._over(TaskStartFailed(self.attempt_id, self.rank, reason, retry))

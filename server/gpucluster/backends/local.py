@@ -9,24 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import socket
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..engine.events import EngineEvent, TaskStartFailed
 from ..engine.instructions import StopTask
 from ..engine.protocols import BlobAccess, Clock, Emit, TaskAdoption, TaskOrder
-from ..model.errors import Conflict
+from ..model.errors import Conflict, Unavailable
 from ..model.jobs import Program, TaskPlacement
 from ..model.topology import Node
 from ..runtimes import taskfolder
 from ..runtimes.limits import CpuLimit
 from ..runtimes.process import DEFAULT_LOG_LIMIT_BYTES, ProcessRuntime
+from ..runtimes.threads import DaemonThreads
 from ..worker import protocol
+from ..worker.files import remove_tree
 from .follower import TaskFollower
-from .reports import whole_frames
+from .reports import log_bytes, whole_frames
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class LocalBackend:
         self._nodes = {node.name: node for node in nodes}
         self._blobs = blobs
         self._clock = clock
-        self._threads = ThreadPoolExecutor(_THREADS, "gpucluster-agent")
+        self._threads = DaemonThreads(_THREADS, "gpucluster-agent")
         self._runtime = ProcessRuntime(
             data_dir=data_dir,
             runtime_dir=runtime_dir,
@@ -66,7 +66,7 @@ class LocalBackend:
             cpu_limit=cpu_limit,
             pids_limit=pids_limit,
         )
-        self._followers: dict[tuple[str, int], TaskFollower] = {}
+        self._followers: dict[tuple[str, int], TaskFollower] = {}  # until they have told the end
         self._work: set[asyncio.Task[None]] = set()
         self._emit_to_engine: Emit | None = None
         self._is_closed = False
@@ -114,7 +114,7 @@ class LocalBackend:
             return
         follower = self._follower(order.attempt_id, placement)
         if follower is not None:
-            self._spawn(follower.start(order, node))
+            self._spawn(self._follow(follower, follower.start(order, node)))
 
     async def adopt(self, tasks: Iterable[TaskAdoption]) -> None:
         """Take over what an earlier scheduler process ordered: each task ends in exactly one event (see *Backend*)."""
@@ -123,7 +123,12 @@ class LocalBackend:
                 continue
             follower = self._follower(task.attempt_id, task.placement)
             if follower is not None:
-                self._spawn(follower.adopt(task.reported_us))
+                self._spawn(self._follow(follower, follower.adopt(task.reported_us)))
+
+    async def _follow(self, follower: TaskFollower, work: Coroutine[Any, Any, None]) -> None:
+        """To the end of the task. Then nobody need be kept: who asks again is answered by its folder."""
+        await work
+        self._followers.pop((follower.attempt_id, follower.rank), None)
 
     def _follower(self, attempt_id: str, placement: TaskPlacement) -> TaskFollower | None:
         try:
@@ -194,15 +199,17 @@ class LocalBackend:
         return self._followers.get((attempt_id, rank))
 
     async def discard(self, attempt_id: str) -> None:
-        """Remove an ended attempt's files. Raises Conflict while a task of it is not over."""
-        keys = [key for key in self._followers if key[0] == attempt_id]
-        if any(not self._followers[key].is_over for key in keys):
+        """Remove an ended attempt's files. Raises Conflict while a task of it is not over, Unavailable when some stay."""
+        if any(name == attempt_id and not one.is_over for (name, _), one in self._followers.items()):
             raise Conflict(f"The attempt {attempt_id} has not ended.")
         folder = taskfolder.attempt_folder(self._data_dir, attempt_id)
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, lambda: shutil.rmtree(folder, ignore_errors=True))
-        for key in keys:
-            self._followers.pop(key, None)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._threads, remove_tree, folder)
+        except OSError as error:
+            raise Unavailable(
+                f"The files of the attempt {attempt_id} could not be removed: {error}",
+                hint=f"Remove {folder} by hand, or make it removable; it is tried again.",
+            ) from error
 
     async def close(self) -> None:
         """Let go without ending tasks: supervisors keep them."""
@@ -226,10 +233,7 @@ class FileLogReader:
 
     def size(self) -> int:
         """Bytes that stand in the log now."""
-        try:
-            return os.stat(self._path).st_size
-        except OSError:
-            return 0
+        return log_bytes(self._path)
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         """Whole records from `offset`. Raises ValueError when none begins there."""

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..worker import protocol
+from ..worker.files import read_json, remove_tree
 from .supervisor import cgroups, folder, processes
 
+#: exit.json with the description of a result is the largest that is read here.
+_MAX_BYTES = 16 << 20
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -70,49 +73,84 @@ class State(enum.Enum):
     NEVER_RAN = "never ran"  # its supervisor died before the worker was let go
     DEAD = "dead"  # its supervisor died; what it started may live
     BEFORE_BOOT = "before boot"  # the machine was restarted since: nothing lives, whatever the folder lacks
+    ELSEWHERE = "elsewhere"  # another machine claimed it: whether it lives there cannot be told from here
 
 
 class Finding(NamedTuple):
     state: State
     supervisor: int | None = None  # pid
     exit: dict[str, Any] | None = None
+    host: str | None = None  # for ELSEWHERE
 
 
 def inspect(task_dir: str) -> Finding:
-    """Find out how it stands with the task, from its folder alone."""
-    outcome = folder.read_json(os.path.join(task_dir, protocol.EXIT))
+    """Find out how it stands with the task, from its folder alone. Raises OSError when it cannot be read.
+
+    The folder is the task's own, so what it holds may be forged; the lock cannot be. Locked first, read then: a
+    supervisor holds the lock before it creates `started`, and until exit.json stands there.
+    """
+    if folder.is_locked(task_dir):
+        return Finding(
+            State.ALIVE, supervisor=folder.lock_holder(task_dir) or _pid(_read(task_dir, protocol.STARTED))
+        )
+    started = _read(task_dir, protocol.STARTED)
+    outcome = _read(task_dir, protocol.EXIT)
     if outcome is not None:
         return Finding(State.ENDED, exit=outcome)
-    started_path = os.path.join(task_dir, protocol.STARTED)
-    if not os.path.exists(started_path):
-        if _is_before_boot(os.path.join(task_dir, protocol.SPEC)):
-            return Finding(State.BEFORE_BOOT)
-        return Finding(State.UNCLAIMED)
-    # Locked first, read then: a supervisor holds the lock before it creates `started`.
-    is_locked = folder.is_locked(task_dir)
-    started = folder.read_json(started_path)
-    if not isinstance(started, dict):
-        started = {}
+    if not os.path.lexists(os.path.join(task_dir, protocol.STARTED)):
+        return Finding(_unclaimed(task_dir))
     if started.get("by") == "agent":
         return Finding(State.REVOKED)
-    if is_locked:
-        return Finding(State.ALIVE, supervisor=started.get("pid"))
-    outcome = folder.read_json(os.path.join(task_dir, protocol.EXIT))
-    if outcome is not None:  # written between the two looks
-        return Finding(State.ENDED, exit=outcome)
-    pid = started.get("pid")
-    if started.get("boot_id", processes.boot_id()) != processes.boot_id() or _is_before_boot(started_path):
-        return Finding(State.BEFORE_BOOT, pid)
-    if not os.path.exists(os.path.join(task_dir, protocol.WORKER)):
-        return Finding(State.NEVER_RAN, pid)
-    return Finding(State.DEAD, pid)
+    pid = _pid(started)
+    boot = _boot_of(started, os.path.join(task_dir, protocol.STARTED))
+    if boot is not State.ALIVE:
+        return Finding(boot, pid, host=str(started.get("host")))
+    if supervisor(task_dir) is not None:  # its lock was taken from under it
+        return Finding(State.ALIVE, pid)
+    return Finding(State.DEAD if _has_worker(task_dir) else State.NEVER_RAN, pid)
 
 
-def _is_before_boot(path: str) -> bool:
+def _read(task_dir: str, name: str) -> Any:
+    """A JSON object of the folder; an exit that is none is None, of other files it is an empty one."""
+    content = read_json(os.path.join(task_dir, name), _MAX_BYTES)
+    if isinstance(content, dict):
+        return content
+    return None if name == protocol.EXIT else {}
+
+
+def _pid(record: dict[str, Any]) -> int | None:
+    pid = record.get("pid")
+    return pid if isinstance(pid, int) and not isinstance(pid, bool) and 1 < pid < 2**31 else None
+
+
+def _has_worker(task_dir: str) -> bool:
+    return os.path.lexists(os.path.join(task_dir, protocol.WORKER))
+
+
+def _unclaimed(task_dir: str) -> State:
+    if _has_worker(task_dir):  # so there was a claim, and somebody has removed it
+        return State.DEAD
+    spec_path = os.path.join(task_dir, protocol.SPEC)
+    boot = _boot_of(_read(task_dir, protocol.SPEC), spec_path)
+    return State.BEFORE_BOOT if boot is State.BEFORE_BOOT else State.UNCLAIMED
+
+
+def _boot_of(record: dict[str, Any], path: str) -> State:
+    """ALIVE when the file was written in this boot of this machine, else BEFORE_BOOT or ELSEWHERE.
+
+    Its time counts only where it does not say: clocks are set, boot ids are not.
+    """
+    boot_id, host = record.get("boot_id"), record.get("host")
+    if boot_id == processes.boot_id():
+        return State.ALIVE
+    if boot_id is not None:
+        is_ours = host is None or host == processes.host_name()
+        return State.BEFORE_BOOT if is_ours else State.ELSEWHERE
     try:
-        return os.stat(path).st_mtime_ns // 1000 < processes.boot_time_us() - 2_000_000
+        written_us = os.lstat(path).st_mtime_ns // 1000
     except OSError:
-        return False
+        return State.ALIVE
+    return State.BEFORE_BOOT if written_us < processes.boot_time_us() - 2_000_000 else State.ALIVE
 
 
 def make_empty(task_dir: str) -> None:
@@ -140,10 +178,11 @@ def revoke(task_dir: str) -> bool:
 
 def supervisor(task_dir: str) -> processes.Process | None:
     """The supervisor that claimed the folder, if that very process still runs."""
-    started = folder.read_json(os.path.join(task_dir, protocol.STARTED))
-    if not isinstance(started, dict) or started.get("by") != "supervisor":
+    started = _read(task_dir, protocol.STARTED)
+    pid = _pid(started)
+    if pid is None or started.get("by") != "supervisor" or started.get("boot_id") != processes.boot_id():
         return None
-    process = processes.read_process(int(started.get("pid") or 0))
+    process = processes.read_process(pid)
     if process is None or process.is_dead or process.start_ticks != started.get("start_ticks"):
         return None
     return process
@@ -151,8 +190,9 @@ def supervisor(task_dir: str) -> processes.Process | None:
 
 def kill_supervisor(task_dir: str) -> None:
     """SIGKILL for the folder's supervisor, if it still runs."""
-    process = supervisor(task_dir)
-    if process is not None:
+    holder = folder.lock_holder(task_dir)
+    process = processes.read_process(holder) if holder is not None else supervisor(task_dir)
+    if process is not None and process.pid != os.getpid():
         processes.kill_exactly(process)
 
 
@@ -162,12 +202,35 @@ def forget_secrets(task_dir: str) -> None:
         os.unlink(os.path.join(task_dir, protocol.SECRETS))
 
 
+#: What stays when the task's end was told: its log, its course, its end, and what is small.
+_KEPT = frozenset(
+    {
+        protocol.SPEC, protocol.STARTED, protocol.LOCK, protocol.WORKER, protocol.LOG, protocol.STEPS, protocol.RESULT,
+        protocol.EXIT, "supervisor.err",
+    }
+)  # fmt: skip
+
+
+def tidy(task_dir: str) -> None:
+    """Remove what nobody needs once the task's end was told: inputs, a taken result, scratch. Raises OSError."""
+    try:
+        with os.scandir(task_dir) as entries:
+            rest = [
+                one.path for one in entries if one.name not in _KEPT or not one.is_file(follow_symlinks=False)
+            ]
+    except FileNotFoundError:
+        return
+    for path in rest:
+        remove_tree(path)
+
+
 def kill_leftovers(task_dir: str, task_id: str) -> int:
-    """One round against what a dead supervisor left running; returns how many processes were found. Then removes its groups."""
-    record = folder.read_json(os.path.join(task_dir, protocol.WORKER))
-    if not isinstance(record, dict) or record.get("boot_id") != processes.boot_id():
+    """One round against what a task left running; returns how many processes were found. Then removes its groups."""
+    record = _read(task_dir, protocol.WORKER)
+    if record.get("boot_id") != processes.boot_id():
         record = {}
-    groups = [group for group in record.get("cgroups", ()) if isinstance(group, str)]
+    recorded = record.get("cgroups")
+    groups = cgroups.own(recorded if isinstance(recorded, list) else [], task_id)
     for group in groups:
         with contextlib.suppress(OSError):
             cgroups.freeze(group, False)  # what is frozen takes no signal
@@ -180,17 +243,17 @@ def kill_leftovers(task_dir: str, task_id: str) -> int:
 def _leftovers(
     every: list[processes.Process], record: dict[str, Any], groups: list[str], task_id: str
 ) -> set[int]:
-    by_pid = {process.pid: process for process in every}
-    pid, ticks, session = record.get("pid"), record.get("start_ticks"), record.get("session")
-    found = {process.pid for process in every if process.pid == pid and process.start_ticks == ticks}
-    leader = by_pid.get(session) if isinstance(session, int) else None
-    if session and (
-        leader is None or leader.start_ticks == ticks
-    ):  # else the number belongs to a later session
-        found.update(process.pid for process in every if process.session == session)
-    for process in every:
-        if processes.has_environment_mark(process.pid, protocol.ENV_TASK_ID, task_id):
-            found.add(process.pid)
+    """By the mark in their environment, by the groups, and by the worker's session, which is that of its own pid."""
+    found = {
+        process.pid
+        for process in every
+        if processes.has_environment_mark(process.pid, protocol.ENV_TASK_ID, task_id)
+    }
+    pid = _pid(record)
+    leader = next((process for process in every if process.pid == pid), None)
+    # A leader without the mark belongs to a later session of the same number, or the record is forged.
+    if pid is not None and (leader is None or pid in found):
+        found.update(process.pid for process in every if process.session == pid)
     for group in groups:
         found.update(cgroups.members(group))
     found |= processes.descendants(found, every)

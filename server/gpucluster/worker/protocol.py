@@ -7,28 +7,34 @@ Task folder (one per attempt, role and rank; mode 0700), all files written atomi
     inputs/       by the agent: `pickle` and `buffer.0`, `buffer.1` … (hard links or copies of blobs)
     started       created with O_EXCL by whoever is first: the supervisor (then the task runs, once and only here) or a
                   recovering agent (then it is revoked and never runs). JSON {"by": "supervisor" | "agent", "pid",
-                  "start_ticks", "boot_id", "time_us"}
-    lock          flock held exclusively by the supervisor as long as it lives, taken before it creates `started`
+                  "start_ticks", "boot_id", "host", "time_us"}
+    lock          flock held exclusively by the supervisor from before it creates `started` until exit.json stands
+                  there, or its death. exit.json counts only while nobody holds it
     worker.json   by the supervisor, before it lets the worker go on to its program: {"pid", "start_ticks", "boot_id",
-                  "session", "cgroup": path of the group that holds the tree | null, "cgroups": [path], "limits": how they
+                  "host", "session", "cgroup": path of the group that holds the tree | null, "cgroups": [path], "limits": how they
                   are kept}. No worker.json: nothing ran
     log           framed records (frames.py), appended by the supervisor alone
-    steps.ndjson  step reports, one JSON object a line, appended by the supervisor
+    steps.ndjson  step reports, one JSON object a line, appended by the supervisor; thinned when they are very many
     steps.fifo    by the supervisor before the task starts, which holds it open O_RDWR | O_NONBLOCK: a named pipe for the
                   step reports of processes that do not have the message socket (forked children, torchrun's, scripts of
                   a command job): one JSON object a line, below 4096 bytes, so lines of several writers never mix.
                   Optional: where it is missing, only the worker itself (or the command's first process) reports
     result.json   by the worker, after its files: ResultManifest as JSON, blobs named by SHA-256 of files in result/
     result/       by the worker: `pickle`, `buffer.0` …
-    exit.json     by the supervisor, last of all, when no process of the task is left: TaskExit as JSON; with
-                  "never_ran": true and "retry": bool when the program could not be started
+    exit.json     by the supervisor, last of all, when no process of the task is left: TaskExit as JSON, "stop_cause" the
+                  stop that it had given notice of before the end; with "never_ran": true and "retry": bool when the
+                  program could not be started
     scratch/      TMPDIR of the task
+
+The folder is the task's own, so whatever stands in it may be hostile: it is opened and bounded by files.py and bounds.py
+alone. When the task's end was told, all but `spec.json`, `started`, `lock`, `worker.json`, `log`, `steps.ndjson`,
+`result.json` and `exit.json` is removed; `<folder>.taken` beside it says that the result is in the blobs.
 
 `start_ticks` is field 22 of /proc/<pid>/stat; with the boot id it tells one process from a later one of the same pid.
 
 Channels of the worker (file descriptors inherited, numbers in its environment):
     GPUCLUSTER_MESSAGE_FD  a stream socket to the supervisor; the worker sends packets: u32 little-endian length, u8
-                           kind, payload. Kinds 1–7 as frames.Kind; 32 = step report (JSON), 33 = up (JSON), 34 = note
+                           kind, payload. Kinds 1–6 as frames.Kind; 32 = step report (JSON), 33 = up (JSON), 34 = note
                            (UTF-8 text). A step report has the keys of model.jobs.Progress; a metric that is not finite
                            is the string "nan", "inf" or "-inf" (msgspec reads it with strict=False)
     fd 1, fd 2             pipes read by the supervisor: what C code and child processes write
@@ -41,9 +47,9 @@ Control socket of the supervisor (Unix stream, path in spec.json; JSON objects, 
                                                   "up": bool, "log_bytes": n, "steps_bytes": n}
     {"op": "stop", "cause": str, "grace_s": f}    repeated ones keep the stronger cause and the earlier end
     {"op": "suspend"} / {"op": "resume"}
-Supervisor to every connected agent:
+Supervisor to every connected agent, after the answer to its hello:
     {"event": "up"}; {"event": "log", "bytes": n} (at most every few ms); {"event": "step", …Progress, "end": offset behind
-    its line in steps.ndjson} (thinned in a flood, never the last); {"event": "exit", …TaskExit}
+    its line in steps.ndjson, "kept": false when it has none} (thinned in a flood, never the last); {"event": "exit", …TaskExit}
 The supervisor's notice to stop a task is SIGTERM to its process group, and SIGCONT 0.2 s and 2 s later: Python notices a
 signal that comes just before a blocking call only when another one interrupts that call.
 SIGTERM to the supervisor means stop with the grace of spec.json: the way to end a task whose socket is gone.
@@ -76,6 +82,9 @@ STEPS = "steps.ndjson"
 STEPS_FIFO = "steps.fifo"
 RESULT = "result.json"
 EXIT = "exit.json"
+INPUT_FOLDER = "inputs"
+RESULT_FOLDER = "result"
+SCRATCH_FOLDER = "scratch"
 
 
 def common_version(ours: tuple[int, int], theirs: tuple[int, int]) -> int | None:
@@ -97,4 +106,5 @@ def common_version(ours: tuple[int, int], theirs: tuple[int, int]) -> int | None
 #            "cpu_hard": bool (a quota; else a share under contention)}
 #   grace_s: float                     control: str (path of the control socket)
 #   bundle: str (folder that holds the worker's `gpucluster` package)
+#   boot_id: str, host: str            where and when it was prepared
 #   log_limit_bytes: int               stdout and stderr beyond this many bytes are dropped, with one STATUS "truncated"

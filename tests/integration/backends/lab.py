@@ -29,6 +29,7 @@ from gpucluster.model.errors import InvalidRequest, NotFound
 from gpucluster.model.jobs import Program, ProgramKind, StopCause, TaskExit, TaskPlacement
 from gpucluster.model.resources import Resources
 from gpucluster.model.topology import Gpu, Node
+from gpucluster.worker.files import read_regular
 from gpucluster.worker.frames import Frame, Kind, iter_frames
 
 PATIENCE_S = 60.0
@@ -70,6 +71,7 @@ class FolderBlobs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.trouble: Exception | None = None  # of the store: every `take` ends with it
         folder.mkdir(exist_ok=True)
 
     def add(self, content: bytes) -> str:
@@ -83,7 +85,12 @@ class FolderBlobs:
         os.link(self.folder / blob_hash, path)
 
     def take(self, path: str, blob_hash: str) -> None:
-        content = Path(path).read_bytes()
+        if self.trouble is not None:
+            raise self.trouble
+        try:
+            content = read_regular(path, 1 << 30)
+        except OSError as error:
+            raise NotFound(f"There is no file {path} to take in.") from error
         if hashlib.sha256(content).hexdigest() != blob_hash:
             raise InvalidRequest("blob", f"{path} does not have the SHA-256 {blob_hash}")
         shutil.copyfile(path, self.folder / blob_hash)
@@ -221,6 +228,10 @@ class Lab:
 
     def task_dir(self, attempt_id: str) -> Path:
         return self.data_dir / "tasks" / attempt_id / "worker.0"
+
+    def mark(self, attempt_id: str, name: str) -> Path:
+        """What a script calls $GPUCLUSTER_TASK_DIR.<name>: it stays when the folder is tidied."""
+        return self.task_dir(attempt_id).with_name(f"worker.0.{name}")
 
     def frames(self, attempt_id: str) -> list[Frame]:
         """The whole log, through the reader, checked: no gap in the sequence."""

@@ -179,7 +179,7 @@ def test_warm_prepares_a_server_that_the_next_cell_uses(lab: Lab) -> None:
 
 def test_fork_servers_end_with_their_scheduler_and_tasks_do_not(lab: Lab) -> None:
     assert lab.exit(lab.start(cell("1"))).code == 0
-    attempt = lab.start(shell("until [ -e $GPUCLUSTER_TASK_DIR/go ]; do sleep 0.01; done; exit 3"))
+    attempt = lab.start(shell("until [ -e $GPUCLUSTER_TASK_DIR.go ]; do sleep 0.01; done; exit 3"))
     lab.started(attempt)
     servers = [future.result()._process for future in lab.backend._runtime._servers._servers.values()]  # type: ignore[union-attr]
     lab.go_away()
@@ -187,6 +187,6 @@ def test_fork_servers_end_with_their_scheduler_and_tasks_do_not(lab: Lab) -> Non
     lab.open()
     lab.adopt(attempt)
     lab.started(attempt)
-    (lab.task_dir(attempt) / "go").touch()
+    lab.mark(attempt, "go").touch()
     assert lab.exit(attempt).code == 3
     assert os.path.exists(lab.task_dir(attempt) / "exit.json")

@@ -24,9 +24,9 @@ from .test_commands import is_running, pid_from
 
 ROOT = Path(__file__).parents[3]
 TREE = (
-    "sleep 300 & echo $! > $GPUCLUSTER_TASK_DIR/child;"
-    "setsid bash -c '(setsid sleep 301 & echo $! > $GPUCLUSTER_TASK_DIR/daemon) &';"
-    "until [ -s $GPUCLUSTER_TASK_DIR/daemon ]; do sleep 0.01; done; echo $$ > $GPUCLUSTER_TASK_DIR/leader; sleep 302"
+    "sleep 300 & echo $! > $GPUCLUSTER_TASK_DIR.child;"
+    "setsid bash -c '(setsid sleep 301 & echo $! > $GPUCLUSTER_TASK_DIR.daemon) &';"
+    "until [ -s $GPUCLUSTER_TASK_DIR.daemon ]; do sleep 0.01; done; echo $$ > $GPUCLUSTER_TASK_DIR.leader; sleep 302"
 )
 
 
@@ -109,7 +109,7 @@ def test_forked_children_of_a_cell_are_found_when_supervisor_and_session_are_gon
         "if os.fork() == 0:\n"
         "    os.setsid()\n"
         "    if os.fork() == 0:\n"
-        "        open(os.environ['GPUCLUSTER_TASK_DIR'] + '/daemon', 'w').write(str(os.getpid()))\n"
+        "        open(os.environ['GPUCLUSTER_TASK_DIR'] + '.daemon', 'w').write(str(os.getpid()))\n"
         "        time.sleep(300)\n"
         "    os._exit(0)\n"
         "time.sleep(300)\n"
@@ -138,13 +138,13 @@ def test_suspended_task_of_a_killed_supervisor_is_ended(lab: Lab) -> None:
 def test_supervisor_killed_at_any_instant_leaves_one_verdict_and_no_process(lab: Lab, seed: int) -> None:
     """From before its claim to after its exit: whatever the instant, the verdict fits what the task did."""
     pause_s = random.Random(seed).uniform(0, 0.03)
-    attempt = lab.start(shell("echo run >> $GPUCLUSTER_TASK_DIR/count; sleep 0.01; echo $$"))
+    attempt = lab.start(shell("echo run >> $GPUCLUSTER_TASK_DIR.count; sleep 0.01; echo $$"))
     path = str(lab.task_dir(attempt) / "started")
     claim = wait_until(lambda: folder.read_json(path), "the claim")
     time.sleep(pause_s)
     processes.send_signal(claim["pid"], signal.SIGKILL)
     event = lab.last(attempt)
-    count = lab.task_dir(attempt) / "count"
+    count = lab.mark(attempt, "count")
     runs = count.read_text() if count.exists() else ""
     if isinstance(event, TaskEnded):
         assert (event.exit.code, runs) == (0, "run\n")
@@ -167,7 +167,7 @@ def test_worker_killed_from_outside_is_an_end_with_its_signal(lab: Lab) -> None:
 
 
 def test_two_supervisors_on_one_folder_run_the_task_once(lab: Lab) -> None:
-    attempt = lab.start(shell("echo run >> $GPUCLUSTER_TASK_DIR/count; sleep 0.2"))
+    attempt = lab.start(shell("echo run >> $GPUCLUSTER_TASK_DIR.count; sleep 0.2"))
     task_dir = lab.task_dir(attempt)
     wait_until((task_dir / "spec.json").exists)
     bundle = json.loads((task_dir / "spec.json").read_text())["bundle"]
@@ -175,7 +175,7 @@ def test_two_supervisors_on_one_folder_run_the_task_once(lab: Lab) -> None:
     rivals = [subprocess.Popen(argv) for _ in range(4)]
     assert [rival.wait(60) for rival in rivals] == [0] * 4
     assert lab.exit(attempt).code == 0
-    assert (task_dir / "count").read_text() == "run\n"
+    assert lab.mark(attempt, "count").read_text() == "run\n"
 
 
 def test_fork_server_that_died_is_replaced(lab: Lab) -> None:
@@ -188,8 +188,8 @@ def test_fork_server_that_died_is_replaced(lab: Lab) -> None:
 
 
 def test_socket_that_somebody_removed_does_not_cost_the_task(lab: Lab) -> None:
-    attempt = lab.start(shell("touch $GPUCLUSTER_TASK_DIR/ready; sleep 300"))
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    attempt = lab.start(shell("touch $GPUCLUSTER_TASK_DIR.ready; sleep 300"))
+    wait_until(lab.mark(attempt, "ready").exists)
     for path in (lab.runtime_dir / "t").iterdir():
         path.unlink()
     lab.go_away()
@@ -218,7 +218,7 @@ def test_task_whose_folder_vanished_is_ended_and_lost(lab: Lab) -> None:
 
 
 def test_running_task_is_adopted_and_its_output_is_whole(folder: Path, scheduler: Scheduler) -> None:
-    script = "echo first; until [ -e $GPUCLUSTER_TASK_DIR/go ]; do sleep 0.01; done; echo second; exit 6"
+    script = "echo first; until [ -e $GPUCLUSTER_TASK_DIR.go ]; do sleep 0.01; done; echo second; exit 6"
     attempt = scheduler.start(script)
     task_dir = folder / "data" / "tasks" / attempt / "worker.0"
     wait_until((task_dir / "worker.json").exists)
@@ -226,7 +226,7 @@ def test_running_task_is_adopted_and_its_output_is_whole(folder: Path, scheduler
     lab = Lab(folder)
     lab.adopt(attempt)
     lab.started(attempt)
-    (task_dir / "go").touch()
+    task_dir.with_name("worker.0.go").touch()
     assert lab.exit(attempt).code == 6
     assert lab.output(attempt) == b"first\nsecond\n"
     assert len(lab.of(attempt, TaskStarted)) == 1
@@ -237,17 +237,18 @@ def test_task_that_ended_while_nobody_looked_is_told_with_its_step_reports(
     folder: Path, scheduler: Scheduler
 ) -> None:
     script = (
-        "until [ -e $GPUCLUSTER_TASK_DIR/go ]; do sleep 0.01; done;"
-        'for i in 1 2 3; do echo "{\\"step\\": $i, \\"time_us\\": $i}" > $GPUCLUSTER_TASK_DIR/steps.fifo; done; exit 5'
+        "until [ -e $GPUCLUSTER_TASK_DIR.go ]; do sleep 0.01; done;"
+        'for i in 1 2 3; do echo "{\\"step\\": $i}" > $GPUCLUSTER_TASK_DIR/steps.fifo; done; exit 5'
     )
     attempt = scheduler.start(script)
     task_dir = folder / "data" / "tasks" / attempt / "worker.0"
     wait_until((task_dir / "worker.json").exists)
     scheduler.kill()
-    (task_dir / "go").touch()
+    task_dir.with_name("worker.0.go").touch()
     wait_until((task_dir / "exit.json").exists)
+    first = json.loads((task_dir / "steps.ndjson").read_text().splitlines()[0])
     lab = Lab(folder)
-    lab.adopt(attempt, reported_us=1)
+    lab.adopt(attempt, reported_us=first["time_us"])
     assert lab.exit(attempt).code == 5
     assert lab.steps(attempt) == [2, 3]
     lab.close()
@@ -261,13 +262,13 @@ def test_scheduler_killed_at_any_instant_of_a_start_runs_the_task_at_most_once(f
         where = folder / str(number)
         where.mkdir()
         scheduler = Scheduler(where)
-        attempt = scheduler.start("echo run >> $GPUCLUSTER_TASK_DIR/count; sleep 0.02")
+        attempt = scheduler.start("echo run >> $GPUCLUSTER_TASK_DIR.count; sleep 0.02")
         time.sleep(chance.uniform(0, 0.03))
         scheduler.kill()
         lab = Lab(where)
         lab.adopt(attempt)
         event = lab.last(attempt)
-        count = lab.task_dir(attempt) / "count"
+        count = lab.mark(attempt, "count")
         if isinstance(event, TaskEnded):
             assert count.read_text() == "run\n"
         else:

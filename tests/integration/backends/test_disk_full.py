@@ -46,10 +46,11 @@ def statuses(lab: Lab, attempt: str) -> list[dict[str, object]]:
 
 def test_task_on_a_full_disk_ends_as_it_would_and_says_what_was_lost(small_lab: Lab) -> None:
     lab = small_lab
-    script = "echo before; touch $TMPDIR/../ready; until [ -e $GO ]; do sleep 0.01; done; head -c 100000 /dev/zero; exit 7"
+    script = "echo before; touch $GPUCLUSTER_TASK_DIR.ready; until [ -e $GO ]; do sleep 0.01; done;"
+    script += "head -c 100000 /dev/zero; exit 7"
     go = lab.runtime_dir / "go"
     attempt = lab.start(shell(script, env={"GO": str(go)}))
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    wait_until(lab.mark(attempt, "ready").exists)
     wait_until(lambda: lab.output(attempt) == b"before\n")
     fill(lab)
     go.touch()
@@ -64,11 +65,11 @@ def test_output_goes_on_when_there_is_room_again_and_the_gap_is_said(small_lab: 
     lab = small_lab
     go, written, again = (lab.runtime_dir / name for name in ("go", "written", "again"))
     script = (
-        "touch $TMPDIR/../ready; until [ -e $GO ]; do sleep 0.01; done; head -c 1000000 /dev/zero;"
+        "touch $GPUCLUSTER_TASK_DIR.ready; until [ -e $GO ]; do sleep 0.01; done; head -c 1000000 /dev/zero;"
         "touch $WRITTEN; until [ -e $AGAIN ]; do sleep 0.01; done; echo after"
     )
     attempt = lab.start(shell(script, env={"GO": str(go), "WRITTEN": str(written), "AGAIN": str(again)}))
-    wait_until((lab.task_dir(attempt) / "ready").exists)
+    wait_until(lab.mark(attempt, "ready").exists)
     filler = fill(lab)
     go.touch()
     wait_until(written.exists)

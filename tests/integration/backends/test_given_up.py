@@ -34,10 +34,10 @@ def test_tasks_of_a_given_up_node_are_ended_whole_and_lost_once(lab: Lab) -> Non
 
 
 def test_tasks_of_other_nodes_go_on(lab: Lab) -> None:
-    attempt = lab.start(shell("until [ -e $GPUCLUSTER_TASK_DIR/go ]; do sleep 0.01; done"))
+    attempt = lab.start(shell("until [ -e $GPUCLUSTER_TASK_DIR.go ]; do sleep 0.01; done"))
     lab.started(attempt)
     lab.call(lab.backend.give_up("node-1"))
-    (lab.task_dir(attempt) / "go").touch()
+    lab.mark(attempt, "go").touch()
     assert lab.exit(attempt).code == 0
 
 
@@ -53,14 +53,14 @@ def test_node_given_up_at_any_instant_of_a_start_leaves_one_verdict_and_no_proce
     lab: Lab, pause_s: float
 ) -> None:
     attempt = lab.start(
-        shell("echo run >> $GPUCLUSTER_TASK_DIR/count; echo $$ > $GPUCLUSTER_TASK_DIR/pid; sleep 300")
+        shell("echo run >> $GPUCLUSTER_TASK_DIR.count; echo $$ > $GPUCLUSTER_TASK_DIR.pid; sleep 300")
     )
     time.sleep(pause_s)
     lab.call(lab.backend.give_up("node-0"))
     event = lab.last(attempt)
-    ran = (lab.task_dir(attempt) / "count").exists()
+    ran = lab.mark(attempt, "count").exists()
     assert isinstance(event, TaskLost) or (isinstance(event, TaskStartFailed) and event.retry and not ran)
-    pid = lab.task_dir(attempt) / "pid"
+    pid = lab.mark(attempt, "pid")
     assert not pid.exists() or not pid.read_text().strip() or not is_running(int(pid.read_text()))
 
 
@@ -88,14 +88,14 @@ def later_version(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_end_of_a_task_of_another_version_is_noticed(lab: Lab, later_version: None) -> None:
     script = (
-        "echo first; until [ -e $GPUCLUSTER_TASK_DIR/go ]; do sleep 0.01; done;"
+        "echo first; until [ -e $GPUCLUSTER_TASK_DIR.go ]; do sleep 0.01; done;"
         'echo "{\\"step\\": 4, \\"time_us\\": 4}" > $GPUCLUSTER_TASK_DIR/steps.fifo; echo second; exit 5'
     )
     attempt = lab.start(shell(script))
     lab.started(attempt)
     (note,) = lab.backend.task_notes().values()
     assert "another version" in note
-    (lab.task_dir(attempt) / "go").touch()
+    lab.mark(attempt, "go").touch()
     assert lab.exit(attempt).code == 5
     assert len(lab.of(attempt, TaskStarted)) == 1
     assert lab.steps(attempt) == [4]
@@ -124,7 +124,7 @@ def test_death_of_a_supervisor_of_another_version_is_noticed(lab: Lab, later_ver
 
 
 def test_deleted_data_folder_does_not_come_back(lab: Lab) -> None:
-    attempt = lab.start(shell("echo $$ > $GPUCLUSTER_TASK_DIR/leader; sleep 300"))
+    attempt = lab.start(shell("echo $$ > $GPUCLUSTER_TASK_DIR.leader; sleep 300"))
     leader = pid_from(lab, attempt, "leader")
     shutil.rmtree(lab.data_dir)
     assert isinstance(lab.last(attempt), TaskLost)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster.runtimes.supervisor.channels import MAX_PACKET, LineReader, PacketReader, RawPipe
+from gpucluster.worker import protocol
 
 Channel = tuple[socket.socket, PacketReader]
 
@@ -60,7 +61,15 @@ def test_packet_that_is_too_large_is_skipped_and_counted(channel: Channel) -> No
         assert taken(reader) == []
     theirs.send(packet(1, b"after"))
     assert taken(reader) == [(1, b"after")]
-    assert reader.oversized == 1
+    assert reader.take_oversized() == [3]
+    assert reader.take_oversized() == []
+
+
+def test_packets_have_limits_by_their_kind(channel: Channel) -> None:
+    theirs, reader = channel
+    theirs.send(packet(protocol.PACKET_STEP, b"x" * 5000) + packet(1, b"y" * 5000))
+    assert taken(reader) == [(1, b"y" * 5000)]
+    assert reader.take_oversized() == [protocol.PACKET_STEP]
 
 
 def test_end_of_the_socket_is_seen(channel: Channel) -> None:
@@ -95,4 +104,18 @@ def test_lines_of_a_named_pipe_come_whole(tmp_path: Path) -> None:
     assert list(reader.drain()) == [b'{"b": 2}']
     os.close(writer)
     assert list(reader.drain()) == []
+    os.close(reader.descriptor)
+
+
+def test_a_line_without_end_does_not_pile_up_and_is_dropped_as_one(tmp_path: Path) -> None:
+    reader = LineReader(str(tmp_path / "fifo"))
+    writer = os.open(tmp_path / "fifo", os.O_WRONLY | os.O_NONBLOCK)
+    for _ in range(20):
+        os.write(writer, b"x" * 4000)
+        assert list(reader.drain()) == []
+    os.write(writer, b"\n{}\n")
+    long, short = reader.drain()
+    assert 4000 < len(long) < 10_000
+    assert short == b"{}"
+    os.close(writer)
     os.close(reader.descriptor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 PREFIX = "gpucluster."
@@ -29,19 +29,36 @@ def find_hierarchies(mountinfo: str | None = None, membership: str | None = None
     paths = _memberships(_read("/proc/self/cgroup") if membership is None else membership)
     v1: dict[str, str] = {}
     v2 = v2_mount = None
-    for line in (_read("/proc/self/mountinfo") if mountinfo is None else mountinfo).splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
-        if len(fields) < 5 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
-            continue
-        root, mount = fields[3], fields[4]
-        if kind[0] == "cgroup2" and v2 is None:
+    for fields in _mounts(_read("/proc/self/mountinfo") if mountinfo is None else mountinfo):
+        root, mount, kind, options = fields[3], fields[4], fields[5], fields[7]
+        if kind == "cgroup2" and v2 is None:
             v2, v2_mount = _below(mount, root, paths.get("")), mount
-        for controller in kind[2].split(",") if kind[0] == "cgroup" else ():
+        for controller in options.split(",") if kind == "cgroup" else ():
             folder = _below(mount, root, paths.get(controller))
             if folder:
                 v1.setdefault(controller, folder)
     return Hierarchies(v1, v2, v2_mount)
+
+
+def own(groups: Iterable[object], task_id: str) -> list[str]:
+    """Those of the groups, as a file names them, that are surely a task's: of its name, and below a cgroup mount."""
+    mounts = [fields[4] + "/" for fields in _mounts(_read("/proc/self/mountinfo"))]
+    found = []
+    for group in groups:
+        if not isinstance(group, str) or os.path.basename(group) != PREFIX + task_id:
+            continue
+        if os.path.realpath(group) == group and group.startswith(tuple(mounts)):
+            found.append(group)
+    return found
+
+
+def _mounts(mountinfo: str) -> Iterator[list[str]]:
+    """The fields of the cgroup mounts in mountinfo, those behind the dash appended."""
+    for line in mountinfo.splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(), right.split()
+        if len(fields) >= 5 and len(kind) >= 3 and kind[0] in ("cgroup", "cgroup2"):
+            yield [*fields[:5], *kind]
 
 
 def _memberships(text: str) -> dict[str, str]:

@@ -17,10 +17,23 @@ import struct
 import termios
 from collections.abc import Iterator
 
+from gpucluster.worker import protocol
+from gpucluster.worker.bounds import MAX_REPORT_BYTES
+from gpucluster.worker.frames import MAX_PAYLOAD, Kind
+
 _HEADER = struct.Struct("<IB")
 _CHUNK = 256 << 10
-#: A larger packet is read and thrown away: it would not fit into a log record (frames.MAX_PAYLOAD).
-MAX_PACKET = 64 << 20
+#: A packet over the limit of its kind is read and thrown away. What is not named here may fill a log record.
+MAX_PACKET = MAX_PAYLOAD
+_MAX_BY_KIND = {
+    protocol.PACKET_STEP: MAX_REPORT_BYTES,
+    protocol.PACKET_UP: 64 << 10,
+    protocol.PACKET_NOTE: 64 << 10,
+    Kind.ERROR: 8 << 20,
+    Kind.CLEAR: 4 << 10,
+    Kind.STATUS: 64 << 10,
+}
+_MAX_NOTED = 16
 
 
 def readable_bytes(descriptor: int) -> int:
@@ -78,8 +91,8 @@ class LineReader:
                 return
             waiting -= len(data)
             *lines, self._rest = (self._rest + data).split(b"\n")
-            if len(self._rest) > _CHUNK:  # not lines at all
-                self._rest = b""
+            if len(self._rest) > MAX_REPORT_BYTES:  # no report, wherever it ends
+                self._rest = self._rest[: MAX_REPORT_BYTES + 1]
             yield from lines
 
 
@@ -90,7 +103,7 @@ class PacketReader:
         self._socket = connection
         self._buffer = bytearray()
         self._skip = 0  # bytes of an oversized packet still to come
-        self.oversized = 0  # packets thrown away
+        self._oversized: list[int] = []  # kinds of packets thrown away
         self.failure: str | None = None
         self.is_open = True
         connection.setblocking(False)
@@ -120,6 +133,11 @@ class PacketReader:
             amount -= len(data)
             yield from self._cut(data)
 
+    def take_oversized(self) -> list[int]:
+        """The kinds of packets that were thrown away since the last call, as far as they were noted."""
+        kinds, self._oversized = self._oversized, []
+        return kinds
+
     def _cut(self, data: bytes) -> Iterator[tuple[int, bytes]]:
         if self._skip:
             skipped = min(self._skip, len(data))
@@ -130,8 +148,9 @@ class PacketReader:
         while len(self._buffer) - position >= _HEADER.size:
             length, kind = _HEADER.unpack_from(self._buffer, position)
             end = position + _HEADER.size + length
-            if length > MAX_PACKET:
-                self.oversized += 1
+            if length > _MAX_BY_KIND.get(kind, MAX_PACKET):
+                if len(self._oversized) < _MAX_NOTED:
+                    self._oversized.append(kind)
                 self._skip = max(end - len(self._buffer), 0)
                 position = min(end, len(self._buffer))
                 continue

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from gpucluster.worker.files import parse_object
 from gpucluster.worker.peers import peer_uid
 
 #: An agent that lets this many bytes pile up is let go; it finds all in the task folder when it comes back.
@@ -23,6 +24,8 @@ class _Peer:
         self.connection = connection
         self.incoming = b""
         self.outgoing = bytearray()
+        #: Before the answer to its hello a peer is told nothing: what it is told after follows on what that says.
+        self.is_greeted = False
 
 
 class ControlServer:
@@ -113,22 +116,21 @@ class ControlServer:
             self._serve_line(peer, line)
 
     def _serve_line(self, peer: _Peer, line: bytes) -> None:
-        try:
-            command = json.loads(line)
-        except ValueError:
-            command = None
-        if not isinstance(command, dict):
+        command = parse_object(line)
+        if command is None:
             self._send(peer, {"event": "error", "reason": "not a JSON object"})
             return
         try:
             self._handle(command, lambda answer: self._send(peer, answer))
-        except (TypeError, ValueError, KeyError, IndexError) as error:
+            peer.is_greeted |= command.get("op") == "hello"
+        except (TypeError, ValueError, LookupError, ArithmeticError) as error:
             self._send(peer, {"event": "error", "reason": f"{type(error).__name__}: {error}"})
 
     def broadcast(self, event: dict[str, Any]) -> None:
-        """Send an event to every connected agent."""
+        """Send an event to every connected agent that has said hello."""
         for peer in list(self._peers):
-            self._send(peer, event)
+            if peer.is_greeted:
+                self._send(peer, event)
 
     def _send(self, peer: _Peer, event: dict[str, Any]) -> None:
         if peer not in self._peers:

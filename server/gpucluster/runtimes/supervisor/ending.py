@@ -60,6 +60,7 @@ def describe(ending: Ending, result: Any) -> dict[str, Any]:
         "error_name": _clean(ending.error_name),
         "error_value": _clean(ending.error_value),
         "ended_us": time.time_ns() // 1000,
+        "stop_cause": ending.stop_cause,
         "result": result,
     }
 

@@ -8,49 +8,21 @@ dead. A probing agent holds the lock for an instant only; a supervisor that meet
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
+import stat
 import time
-from typing import Any
 
 from gpucluster.worker import protocol
+from gpucluster.worker.files import NOT_A_FILE, read_json, write_json
 
 from . import processes
 
+__all__ = ["claim", "create_started", "is_locked", "lock_holder", "read_json", "try_lock", "write_json"]
+
 _LOCK_PATIENCE_S = 10.0
-
-
-def read_json(path: str) -> Any:
-    """The file's content, or None when it is missing, empty or cut off."""
-    try:
-        with open(path, "rb") as file:
-            return json.loads(file.read())
-    except (OSError, ValueError):
-        return None
-
-
-def write_json(path: str, content: Any, mode: int = 0o600) -> None:
-    """Write atomically: a reader sees the whole file or none. Raises OSError (disk full) and then leaves nothing."""
-    temporary = f"{path}.{os.getpid()}.tmp"
-    try:
-        write_new(temporary, json.dumps(content).encode(), mode)
-        os.rename(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
-def write_new(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Create the file, or empty it, and write all of `data`. Raises OSError."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-    finally:
-        os.close(descriptor)
 
 
 def create_started(task_dir: str, by: str) -> bool:
@@ -66,6 +38,7 @@ def create_started(task_dir: str, by: str) -> bool:
         "pid": pid,
         "start_ticks": processes.start_ticks(pid),
         "boot_id": processes.boot_id(),
+        "host": processes.host_name(),
         "time_us": time.time_ns() // 1000,
     }
     with contextlib.suppress(OSError):  # disk full: that the file is there is what counts
@@ -74,10 +47,14 @@ def create_started(task_dir: str, by: str) -> bool:
     return True
 
 
-def try_lock(task_dir: str) -> int | None:
+def try_lock(task_dir: str, create: int = os.O_CREAT) -> int | None:
     """Take the folder's lock; returns the descriptor that holds it, None when another process holds it. Raises OSError."""
-    descriptor = os.open(os.path.join(task_dir, protocol.LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = os.path.join(task_dir, protocol.LOCK)
+    flags = os.O_RDWR | create | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", path)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
@@ -89,15 +66,33 @@ def try_lock(task_dir: str) -> int | None:
 
 
 def is_locked(task_dir: str) -> bool:
-    """True while a supervisor (or another agent that looks) holds the folder's lock."""
+    """True while a supervisor (or another agent that looks) holds the folder's lock. Raises OSError.
+
+    What is no file (a task may put anything there) is held by nobody.
+    """
     try:
-        descriptor = try_lock(task_dir)
-    except FileNotFoundError:
-        return False
+        descriptor = try_lock(task_dir, create=0)
+    except OSError as error:
+        if error.errno == errno.ENOENT or error.errno in NOT_A_FILE:
+            return False
+        raise
     if descriptor is None:
         return True
     os.close(descriptor)
     return False
+
+
+def lock_holder(task_dir: str) -> int | None:
+    """The pid that holds the folder's lock, as far as the kernel's table tells; None when it does not."""
+    try:
+        found = os.lstat(os.path.join(task_dir, protocol.LOCK))
+        with open("/proc/locks", encoding="ascii") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return None
+    where = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    pids = [int(line[4]) for line in lines if line[1] == "FLOCK" and line[5] == where]
+    return next((pid for pid in pids if pid > 0), None)
 
 
 def claim(task_dir: str) -> int | None:

@@ -13,11 +13,15 @@ from typing import Any
 
 from gpucluster.worker.frames import HEADER, MAX_PAYLOAD, Kind, encode_frame
 
-_STREAMS = (Kind.STDOUT, Kind.STDERR)
+_SORTS = {Kind.STDOUT: "output", Kind.STDERR: "output", Kind.ERROR: "error", Kind.STATUS: "note"}
 #: What displays may take beside stdout and stderr, at least, in bytes.
 _DISPLAY_MINIMUM = 64 << 20
 #: Errors are small and always wanted: room of their own, in bytes.
 _ERROR_LIMIT = 8 << 20
+#: Records of the task about itself.
+_NOTE_LIMIT = 1 << 20
+#: A record costs its header too: what tiny ones may cost beside their content, at least, in bytes.
+_HEADERS_MINIMUM = 64 << 20
 _BATCH_BYTES = 4 << 20
 
 
@@ -31,7 +35,9 @@ class LogWriter:
             "output": limit_bytes,
             "display": max(limit_bytes, _DISPLAY_MINIMUM),
             "error": _ERROR_LIMIT,
+            "note": _NOTE_LIMIT,
         }
+        self._headers = max(limit_bytes, _HEADERS_MINIMUM)
         self._limits = dict(self._room)
         self._truncated: set[str] = set()
         self._sequence = 0
@@ -42,29 +48,31 @@ class LogWriter:
         self.lost_reason = ""
 
     def add(self, kind: Kind, payload: bytes) -> None:
-        """Add a record; what is over the limits is dropped, which is said once for each sort of output."""
-        sort = "output" if kind in _STREAMS else "error" if kind is Kind.ERROR else "display"
-        if kind is not Kind.STATUS:
-            whole = len(payload)
-            if whole > min(self._room[sort], MAX_PAYLOAD):
-                payload = payload[: self._room[sort]] if sort == "output" else b""
-            self._room[sort] -= len(payload)
-            if payload:
-                self._append(kind, payload)
-            if len(payload) < whole:
-                self.truncated(sort)
-            return
-        self._append(kind, payload)
+        """Add a record of the task; what is over the limits is dropped, which is said once for each sort of output."""
+        sort = _SORTS.get(kind, "display")
+        whole = len(payload)
+        if whole > min(self._room[sort], MAX_PAYLOAD) or self._headers <= 0:
+            payload = payload[: self._room[sort]] if sort == "output" and self._headers > 0 else b""
+        self._room[sort] -= len(payload)
+        if payload:
+            self._headers -= HEADER.size
+            self._append(kind, payload)
+        if len(payload) < whole:
+            self.truncated(sort)
 
     def truncated(self, sort: str) -> None:
-        """Say, once, that output of this sort ("output", "display", "error") was dropped because it is too much."""
+        """Say, once, that output of this sort ("output", "display", "error", "note") was dropped because it is too much."""
         if sort not in self._truncated:
             self._truncated.add(sort)
             self.status("truncated", what=sort, reason="limit", limit_bytes=self._limits[sort])
 
     def status(self, event: str, **details: Any) -> None:
-        """Add a STATUS record."""
-        self._append(Kind.STATUS, json.dumps({"event": event, **details}).encode())
+        """Add a STATUS record of the supervisor."""
+        self.status_of({**details, "event": event})
+
+    def status_of(self, content: dict[str, Any]) -> None:
+        """The same for what holds keys that the task chose."""
+        self._append(Kind.STATUS, json.dumps(content).encode())
 
     def _append(self, kind: Kind, payload: bytes) -> None:
         self._batch.append((kind, time.time_ns() // 1000, payload))

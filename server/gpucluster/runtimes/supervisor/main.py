@@ -25,16 +25,19 @@ def main(task_dir: str, control_fd: int | None = None, *, is_warm: bool = False)
     lock = folder.claim(task_dir)
     if lock is None:
         return 0
+    supervisor = None
     try:
         if os.getsid(0) != os.getpid():
             _start_session()
         processes.become_subreaper()
         processes.set_name("gpucluster-sup")
-        supervisor = Supervisor(task_dir, _read_spec(task_dir), _take_secrets(task_dir), control_fd, is_warm)
+        spec, secrets = _read_spec(task_dir), _take_secrets(task_dir)
+        supervisor = Supervisor(task_dir, spec, secrets, control_fd, is_warm, lambda: os.close(lock))
         supervisor.run()
     except Exception as error:
         _keep_traceback(task_dir)
-        _end_badly(task_dir, error)
+        if supervisor is None or not supervisor.is_told:
+            _end_badly(task_dir, error)
         return 70
     return 0
 
@@ -65,20 +68,17 @@ def _take_secrets(task_dir: str) -> dict[str, str]:
 
 
 def _keep_traceback(task_dir: str) -> None:
-    with (
-        contextlib.suppress(OSError),
-        open(os.path.join(task_dir, "supervisor.err"), "a", encoding="utf-8") as file,
-    ):
-        traceback.print_exc(file=file)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with contextlib.suppress(OSError):
+        descriptor = os.open(os.path.join(task_dir, "supervisor.err"), flags, 0o600)
+        with open(descriptor, "w", encoding="utf-8") as file:
+            traceback.print_exc(file=file)
 
 
 def _end_badly(task_dir: str, error: Exception) -> None:
     """A fault of ours or of the machine: nothing of the task may be left, and the agent is told."""
     while processes.kill_round(lambda every: processes.descendants([os.getpid()], every)):
         time.sleep(0.01)
-    exit_path = os.path.join(task_dir, protocol.EXIT)
-    if os.path.exists(exit_path):
-        return
     has_run = os.path.exists(os.path.join(task_dir, protocol.WORKER))
     outcome = {
         "code": 70,
@@ -88,4 +88,4 @@ def _end_badly(task_dir: str, error: Exception) -> None:
     if not has_run:
         outcome.update(never_ran=True, retry=isinstance(error, OSError))
     with contextlib.suppress(OSError):  # then the free lock tells that we died
-        folder.write_json(exit_path, outcome)
+        folder.write_json(os.path.join(task_dir, protocol.EXIT), outcome)

@@ -40,6 +40,11 @@ def boot_id() -> str:
         return file.read().strip()
 
 
+def host_name() -> str:
+    """The name of the machine: boot ids of another one tell nothing about this one."""
+    return os.uname().nodename
+
+
 def boot_time_us() -> int:
     """When this boot began, in microseconds since the epoch."""
     since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import selectors
-import shutil
 import signal
 import time
 from collections.abc import Callable
 from typing import Any
 
 from gpucluster.worker import protocol
-from gpucluster.worker.frames import Kind
+from gpucluster.worker.files import parse_object, remove_tree
 
 from . import ending, folder, launch, processes
-from .channels import LineReader, PacketReader, RawPipe
 from .confinement import Confinement, Limits
 from .control import ControlServer
+from .exitfile import ExitFile, read_result
+from .intake import Intake
 from .log import LogWriter
 from .steps import StepLog
 
@@ -29,16 +28,15 @@ _DRAIN_S = 0.25
 _NOTICE_S = 0.002
 _CHECK_S = 5.0
 _DISK_RETRY_S = 1.0
-#: exit.json is written into blocks that were taken at the start: a full disk cannot keep the end from being told.
-_EXIT_RESERVE_BYTES = 64 << 10
-_MAX_RESULT_BYTES = 16 << 20
-_LAST_WORDS_BYTES = 2000
 
 RUNNING, DRAINING, KILLING, WRITING, OVER = "running", "draining", "killing", "writing", "over"
 
 
 class Supervisor:
-    """Runs one claimed task folder. `phase` goes RUNNING → DRAINING → KILLING → WRITING → OVER, never back."""
+    """Runs one claimed task folder. `phase` goes RUNNING → DRAINING → KILLING → WRITING → OVER, never back.
+
+    `release` gives the folder's lock back; called once exit.json stands there.
+    """
 
     def __init__(
         self,
@@ -47,13 +45,16 @@ class Supervisor:
         secrets: dict[str, str],
         control_fd: int | None,
         is_warm: bool,
+        release: Callable[[], None],
     ) -> None:
         self.task_dir = task_dir
         self.spec = spec
+        self._release = release
         self._env: dict[str, str] = {**spec["env"], **secrets}
         self._is_warm = is_warm and spec["kind"] != "command"
         self._folder_inode = os.stat(task_dir).st_ino
         self.phase = RUNNING
+        self.is_told = False  # exit.json stands there
         self.is_up = False
         self.is_suspended = False
         self._status: int | None = None
@@ -68,22 +69,18 @@ class Supervisor:
         self._kill_pause_s = 0.002
         self._noticed_bytes = 0
         self._noticed_at = 0.0
-        self._last_words = b""
-        self._error: tuple[str | None, str | None] = (None, None)
-        self._problems: set[str] = set()
         self._folder_gone = False
         self._outcome: dict[str, Any] = {}
 
         self._selector = selectors.DefaultSelector()
         self._signals = self._listen_to_signals()
-        self._reserve_exit()
+        self._exit_file = ExitFile(task_dir)
         self.log = LogWriter(self._path(protocol.LOG), int(spec["log_limit_bytes"]))
         self.control = ControlServer(self._selector, spec["control"], self._handle)
         if control_fd is not None:
             self.control.adopt(control_fd)
         self.steps = StepLog(self._path(protocol.STEPS), int(spec["rank"]), self.control.broadcast)
-        self._step_lines = LineReader(self._path(protocol.STEPS_FIFO))
-        self._selector.register(self._step_lines.descriptor, selectors.EVENT_READ)
+        self.intake = Intake(self._selector, task_dir, self.log, self.steps, self._up)
         self.confinement = Confinement(self._task_id, Limits.from_spec(spec.get("limits") or {}))
         self._machine_ooms = ending.machine_oom_kills()
         self._worker: launch.Worker | None = None
@@ -94,18 +91,6 @@ class Supervisor:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.task_dir, name)
-
-    def _reserve_exit(self) -> None:
-        descriptor = os.open(
-            self._path(protocol.EXIT + ".tmp"), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
-        try:
-            os.posix_fallocate(descriptor, 0, _EXIT_RESERVE_BYTES)
-        except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise
-        finally:
-            os.close(descriptor)
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -120,7 +105,7 @@ class Supervisor:
         for key, _ in self._selector.select(self._timeout()):
             if key.data is not None:
                 key.data()
-        self._collect()
+        self.intake.collect()
         self._reap()
         self._advance()
         self._flush()
@@ -175,8 +160,7 @@ class Supervisor:
             os.waitpid(worker.pid, 0)
             self._never_ran(f"cannot write to the data folder: {error.strerror}", retry=True)
             return
-        for channel in (worker.messages, worker.stdout, worker.stderr):
-            self._selector.register(channel.descriptor, selectors.EVENT_READ)
+        self.intake.attach(worker)
         self._selector.register(worker.status, selectors.EVENT_READ, self._on_start_status)
         with contextlib.suppress(BrokenPipeError):
             os.write(worker.gate, b"1")
@@ -187,6 +171,7 @@ class Supervisor:
             "pid": pid,
             "start_ticks": processes.start_ticks(pid),
             "boot_id": processes.boot_id(),
+            "host": processes.host_name(),
             "session": pid,
             "cgroup": self.confinement.tree_group,
             "cgroups": self.confinement.groups,
@@ -210,7 +195,7 @@ class Supervisor:
             if not data:
                 break
             for line in data.splitlines():
-                self._on_start_trouble(json.loads(line))
+                self._on_start_trouble(parse_object(line) or {})
         self._selector.unregister(worker.status)
         os.close(worker.status)
         if self.spec["kind"] == "command" and self._start_problem is None:
@@ -220,85 +205,18 @@ class Supervisor:
         if "refused" in what:
             self.confinement.give_up(what["refused"], what["why"])
         else:
-            self._start_problem = what["problem"]
+            self._start_problem = what.get("problem", "its start went wrong")
             self._outcome = {"never_ran": True, "retry": False}
 
     def _up(self, details: dict[str, Any]) -> None:
         if self.is_up:
             return
         self.is_up = True
-        self.log.status(
-            "up", **{**details, "limits": self.confinement.how, "limit_means": self.confinement.means}
-        )
+        means = {"limits": self.confinement.how, "limit_means": self.confinement.means}
+        self.log.status_of({**details, **means, "event": "up"})
         self.control.broadcast({"event": "up"})
 
-    # -- what comes from the worker ------------------------------------------------------------------------------------
-
-    def _collect(self) -> None:
-        """Take what stands in the channels, in the order of channels.py."""
-        worker = self._worker
-        if worker is None:
-            return
-        waiting = worker.messages.waiting()
-        for pipe, kind in ((worker.stdout, Kind.STDOUT), (worker.stderr, Kind.STDERR)):
-            self._log_raw(pipe, kind)
-        for line in self._step_lines.drain():
-            self._log_step(line)
-        if waiting:
-            descriptor = worker.messages.descriptor
-            for packet_kind, payload in worker.messages.take(waiting):
-                self._log_packet(packet_kind, payload)
-            self._note_trouble(worker.messages)
-            if not worker.messages.is_open:
-                self._selector.unregister(descriptor)
-
-    def _log_raw(self, pipe: RawPipe, kind: Kind) -> None:
-        if not pipe.is_open:
-            return
-        for data in pipe.drain():
-            self.log.add(kind, data)
-            if kind is Kind.STDERR:
-                self._remember(data)
-        if not pipe.is_open:
-            self._selector.unregister(pipe.descriptor)
-
-    def _log_packet(self, kind: int, payload: bytes) -> None:
-        if kind == protocol.PACKET_STEP:
-            self._log_step(payload)
-        elif kind == protocol.PACKET_UP:
-            self._up(_json_object(payload))
-        elif kind == protocol.PACKET_NOTE:
-            self.log.status("notice", source="worker", text=payload.decode("utf-8", "replace"))
-        elif kind in Kind._value2member_map_:
-            if kind == Kind.ERROR:
-                error = _json_object(payload)
-                self._error = (str(error.get("ename")), str(error.get("evalue")))
-            if kind == Kind.STDERR:
-                self._remember(payload)
-            self.log.add(Kind(kind), payload)
-        else:
-            self._problem(f"a packet of the unknown kind {kind}")
-
-    def _remember(self, words: bytes) -> None:
-        """The end of standard error: it is told when the worker does not get as far as telling anything itself."""
-        self._last_words = (self._last_words + words[-_LAST_WORDS_BYTES:])[-_LAST_WORDS_BYTES:]
-
-    def _log_step(self, payload: bytes) -> None:
-        if not self.steps.add(payload):
-            self._problem("a step report that is none")
-
-    def _note_trouble(self, messages: PacketReader) -> None:
-        if messages.oversized:
-            messages.oversized = 0
-            self.log.truncated("display")
-        if messages.failure:
-            self._problem(messages.failure)
-
-    def _problem(self, text: str) -> None:
-        """Say once that the worker's channel brought something that it should not."""
-        if text not in self._problems and len(self._problems) < 16:
-            self._problems.add(text)
-            self.log.status("notice", source="supervisor", text=f"the task sent {text}")
+    # -- notices to agents ---------------------------------------------------------------------------------------------
 
     def _flush(self) -> None:
         self.log.flush()
@@ -347,6 +265,7 @@ class Supervisor:
 
     def _stop(self, cause: str, grace_s: float) -> None:
         """Notice now, the end after the grace. Of several stops the stronger cause and the earlier end hold."""
+        self._reap()  # a task that has ended already was never given notice
         if self.phase != RUNNING or self._worker is None:
             return
         is_first = self._stop_cause is None
@@ -358,7 +277,7 @@ class Supervisor:
         if not is_first:
             return
         self.log.status("notice", source="supervisor", cause=cause, grace_s=grace_s, signal="SIGTERM")
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(OSError):  # gone, or of another user by now: the grace ends in any case
             os.killpg(self._worker.pid, signal.SIGTERM)
         if self.is_suspended:  # a stopped process sees the notice only when it runs
             self._suspend(False)
@@ -430,11 +349,7 @@ class Supervisor:
         self.control.listen()
 
     def _is_drained(self) -> bool:
-        worker = self._worker
-        assert worker is not None
-        if not (worker.stdout.is_open or worker.stderr.is_open or worker.messages.is_open):
-            return True
-        return not _has_children()
+        return not self.intake.is_open or not _has_children()
 
     def _kill(self, now: float) -> None:
         """One round: kill the whole tree; go on once the last process has ended.
@@ -449,20 +364,9 @@ class Supervisor:
             self._next_kill = now + self._kill_pause_s
             self._kill_pause_s = min(self._kill_pause_s * 1.5, 0.5)
             return
-        self._drain_rest()
+        self.intake.drain()
         self._enter(WRITING)
         self._outcome = {**self._describe(), **self._outcome}
-
-    def _drain_rest(self) -> None:
-        """Nobody writes any more: what stands in the channels is the rest."""
-        worker = self._worker
-        assert worker is not None
-        for _ in range(1000):
-            before = self.log.size
-            self._collect()
-            if not self.log.flush() and self.log.size == before:
-                break
-        self.steps.push_last()
 
     def _describe(self) -> dict[str, Any]:
         confinement = self.confinement
@@ -475,22 +379,18 @@ class Supervisor:
             machine_oom=ending.machine_oom_kills() > self._machine_ooms,
             memory_limit=confinement.limits.memory_bytes,
             memory_by_rlimit=confinement.means.get("memory") == "rlimit",
-            error_name=self._error[0],
-            error_value=self._error[1],
+            error_name=self.intake.error[0],
+            error_value=self.intake.error[1],
             start_problem=self._start_problem,
             was_up=self.is_up,
-            last_words=self._last_words.decode("utf-8", "replace").strip().rpartition("\n")[2],
+            last_words=self.intake.last_words,
             lost_output_bytes=self.log.lost_bytes,
             lost_output_reason=self.log.lost_reason,
         )
-        return ending.describe(facts, self._read_result())
-
-    def _read_result(self) -> Any:
-        path = self._path(protocol.RESULT)
-        with contextlib.suppress(OSError):
-            if os.path.getsize(path) <= _MAX_RESULT_BYTES:
-                return folder.read_json(path)
-        return None
+        result, problem = read_result(self.task_dir)
+        if problem is not None:
+            result = {"notes": [problem]}
+        return ending.describe(facts, result)
 
     def _write_exit(self, now: float) -> None:
         """Write exit.json; while the disk refuses, try again: the agent must not take this task for lost."""
@@ -507,30 +407,23 @@ class Supervisor:
             self.log.flush()
         outcome = {key: value for key, value in self._outcome.items() if key != "told"}
         try:
-            self._write_over_reserve(json.dumps(outcome).encode())
+            self._exit_file.write(json.dumps(outcome).encode())
         except OSError:
             self._phase_until = now + _DISK_RETRY_S
             return
+        self._release()
+        self.is_told = True
         self._noticed_at = 0.0
         self._flush()
         self.control.broadcast({"event": "exit", **outcome})
         self.phase = OVER
 
-    def _write_over_reserve(self, data: bytes) -> None:
-        path = self._path(protocol.EXIT + ".tmp")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            if os.write(descriptor, data) != len(data):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            os.ftruncate(descriptor, len(data))
-        finally:
-            os.close(descriptor)
-        os.rename(path, self._path(protocol.EXIT))
-
     def _leave(self) -> None:
         self.log.close()
+        self.steps.close()
         self.control.close()
-        shutil.rmtree(self._path("scratch"), ignore_errors=True)
+        with contextlib.suppress(OSError):
+            remove_tree(self._path("scratch"))
 
 
 def _has_children() -> bool:
@@ -540,14 +433,6 @@ def _has_children() -> bool:
     except ChildProcessError:
         return False
     return True
-
-
-def _json_object(payload: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(payload)
-    except ValueError:
-        content = None
-    return content if isinstance(content, dict) else {}
 
 
 def _seconds(value: Any, default: Any) -> float:
