@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import shutil
+import types
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,12 +49,26 @@ class Digests:
             after = None if before is None else self._of(namespace[name])
             if before is None or after is None:
                 notes.append(
-                    f"{name} is over the budget of {self._budget_bytes >> 20} MiB for finding changes: whether the cell "
+                    f"{name} is over the budget of {_size(self._budget_bytes)} for finding changes: whether the cell "
                     f"changed it in place is not known, so it stays as it was. Name it with --out {name} to have it back."
                 )
             elif after != before:
                 changed.append(name)
         return changed, notes
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20:,} MiB" if count >= 1 << 20 else f"{count:,} bytes"
+
+
+def _known_over_there(spec: TaskSpec, namespace: dict[str, Any]) -> list[str]:
+    """Inputs that are data: functions that come back find these in the notebook and need not carry them."""
+    carried = (types.FunctionType, types.ModuleType, type)
+    return [
+        name
+        for name in (spec.inputs or {}).get("names", ())
+        if name in namespace and not isinstance(namespace[name], carried)
+    ]
 
 
 def store(
@@ -76,7 +91,9 @@ def store(
     manifest = _manifest(notes=notes, missing=missing)
     if objects:
         try:
-            manifest.update(_write(task_dir, objects, namespace, missing, changed))
+            known = _known_over_there(spec, namespace)
+            manifest.update(_write(task_dir, objects, namespace, missing, changed, known))
+            manifest["notes"] = [*notes, *manifest["notes"]]
         except OSError as error:
             shutil.rmtree(os.path.join(task_dir, RESULT_FOLDER), ignore_errors=True)
             reason = f"the result could not be written: {error.strerror or error}"
@@ -106,14 +123,15 @@ def _write(
     namespace: dict[str, Any],
     missing: dict[str, str],
     changed: list[str],
+    known: list[str],
 ) -> dict[str, Any]:
     from . import pickling
 
     try:
-        pickled = pickling.dump(objects, ns=namespace)
+        pickled = pickling.dump(objects, ns=namespace, known=known)
     except Exception as error:  # one object may drag all down: a recursion without end, memory
         reason = f"the results could not be pickled: {type(error).__name__}: {message_of(error)}"
-        return {"missing": {**missing, **dict.fromkeys(objects, reason)}}
+        return {"missing": {**missing, **dict.fromkeys(objects, reason)}, "notes": []}
     folder = os.path.join(task_dir, RESULT_FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     hashes = [_write_file(os.path.join(folder, "pickle"), pickled.pickle)]
@@ -127,6 +145,7 @@ def _write(
         "changed": [name for name in changed if name in sent],
         "has_value": VALUE_KEY in sent,
         "missing": {**missing, **pickled.failed},
+        "notes": list(pickled.notes),
         "total_bytes": sum(size for _, size in hashes),
     }
 

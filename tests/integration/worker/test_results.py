@@ -64,6 +64,19 @@ def test_an_input_over_the_digest_budget_is_said_loudly(workers: Workers) -> Non
     assert note.startswith("a is over the budget of 1 MiB")
 
 
+def test_a_small_digest_budget_is_told_in_bytes(workers: Workers) -> None:
+    run = workers.run("a.sum()", {"a": np.zeros(1000)}, mutable_inputs=["a"], digest_budget_bytes=1000)
+    assert "over the budget of 1,000 bytes" in run.manifest["notes"][0]
+
+
+def test_a_function_that_comes_back_leaves_the_arrays_it_uses(workers: Workers) -> None:
+    source = "def scaled(x):\n    return x * data.sum() + made\nmade = 5"
+    run = workers.run(source, {"data": np.ones(1_000_000)}, outputs=["scaled", "made"])
+    assert run.manifest["buffers"] == []
+    assert run.manifest["total_bytes"] < 10_000
+    assert run.manifest["names"] == ["scaled", "made"]
+
+
 def test_a_name_that_cannot_come_back_gets_a_reason_and_the_others_come(workers: Workers) -> None:
     run = workers.run(
         "lock = __import__('threading').Lock()\nx = 1\n(n for n in x_s)",
