@@ -11,15 +11,15 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar, Union
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar, Union
 
 import msgspec
 
 from ..model.errors import Conflict, InvalidRequest, Unavailable, VersionMismatch
-from ..worker.frames import HEADER
 from ..worker.protocol import common_version
 from . import discovery, embedded
+from .feeds import EventFeed, Follower
 from .schemas import (
     CHUNK_BYTES,
     INLINE_LIMIT_BYTES,
@@ -29,7 +29,6 @@ from .schemas import (
     CancelRequest,
     Done,
     DryRun,
-    EventView,
     Hello,
     HistoryView,
     JobList,
@@ -45,12 +44,11 @@ from .schemas import (
     SourceView,
     StatusView,
     StepsView,
-    StreamItem,
     TopologyView,
     WarmRequest,
     WhyView,
 )
-from .transport import Address, ConnectionLost, StreamBody, Transport, Unreached, parse_address
+from .transport import Address, ConnectionLost, Transport, Unreached, back_off_s, parse_address
 
 ENV_JUPYTER_URL = "JUPYTER_GPUCLUSTER_URL"
 ENV_JUPYTER_TOKEN = "JUPYTER_GPUCLUSTER_TOKEN"
@@ -60,13 +58,8 @@ RETRY_S = 20.0
 #: A greeting is answered at once or not at all; somebody waits for it.
 HELLO_TIMEOUT_S = 10.0
 HELLO_RETRY_S = 3.0
-#: A follower goes on trying for this long: a scheduler may be restarted, upgraded, or wait for a slow disk.
-FOLLOW_RETRY_S = 120.0
-_BACK_OFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 
 T = TypeVar("T")
-Item = TypeVar("Item", bound=msgspec.Struct)
-F = TypeVar("F", bound="_Feed[Any]")
 #: What a blob is read from: bytes in memory or the path of a file.
 BlobSource = Union[bytes, bytearray, memoryview, str, "os.PathLike[str]"]
 
@@ -166,7 +159,15 @@ class ApiClient:
                 self._stale = False
             return self._transport
 
-    def _forget(self, transport: Transport) -> None:
+    def feed_transport(self) -> Transport:
+        """See feeds.FeedSource."""
+        return self._connected(revive=self._greeted)
+
+    def feed_began(self) -> None:
+        """See feeds.FeedSource."""
+        self._greeted = True
+
+    def forget(self, transport: Transport) -> None:
         """Look for the scheduler anew next time: it may have moved, or have to be started."""
         with self._lock:
             self._stale = self._stale or self._transport is transport
@@ -216,11 +217,11 @@ class ApiClient:
                     raise
                 failure = error
             if transport is not None:
-                self._forget(transport)
+                self.forget(transport)
             missed_at = missed_at or time.monotonic()
             if time.monotonic() - missed_at > retry_s:
                 raise failure
-            time.sleep(_BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)])
+            time.sleep(back_off_s(tries))
             tries += 1
 
     # ---- cluster
@@ -406,7 +407,7 @@ class ApiClient:
                 stuck += 1
                 if stuck > 5:
                     raise error
-                time.sleep(_BACK_OFF_S[min(stuck, len(_BACK_OFF_S) - 1)])
+                time.sleep(back_off_s(stuck))
                 status = self.blob_status(sha)
         return sent
 
@@ -449,159 +450,6 @@ class ApiClient:
                     take(chunk)
 
         self._persist(attempt, True, RETRY_S)
-
-
-class _Feed(Generic[Item]):
-    """An iterator over the lines of a stream that reconnects by itself. `close` may be called from any thread."""
-
-    def __init__(self, client: ApiClient, path: str, item: type[Item], follow: bool) -> None:
-        self._client = client
-        self._path = path
-        self._decoder = msgspec.json.Decoder(item, strict=False)  # a metric may be "nan"
-        self._follow = follow
-        self._closed = threading.Event()
-        self._body: StreamBody | None = None
-        self._iterator = self._run()
-        #: False while the scheduler is away and looked for.
-        self.connected = False
-
-    def _params(self) -> dict[str, Any]:
-        raise NotImplementedError
-
-    def _accept(self, item: Item) -> bool:
-        """Note where we stand; False for what was seen before."""
-        raise NotImplementedError
-
-    def _is_last(self, item: Item) -> bool:
-        return False
-
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
-    def __next__(self) -> Item:
-        return next(self._iterator)
-
-    def __enter__(self: F) -> F:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the iteration, also one that waits in another thread."""
-        self._closed.set()
-        body = self._body
-        if body is not None:
-            body.close()
-
-    def _run(self) -> Iterator[Item]:
-        missed_at: float | None = None
-        tries = 0
-        while not self._closed.is_set():
-            try:
-                for item in self._connect_once():
-                    missed_at, tries = None, 0
-                    if self._accept(item):
-                        yield item
-                    if self._is_last(item) or self._closed.is_set():
-                        return
-                if not self._follow:
-                    return
-                failure: Unavailable = ConnectionLost("the scheduler ended the stream")
-            except embedded.StartFailed:
-                raise
-            except Unavailable as error:
-                failure = error
-            finally:
-                self.connected = False
-            missed_at = missed_at or time.monotonic()
-            if time.monotonic() - missed_at > FOLLOW_RETRY_S:
-                raise failure
-            self._closed.wait(_BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)])
-            tries += 1
-
-    def _connect_once(self) -> Iterator[Item]:
-        transport = self._client._connected(revive=self._client._greeted)
-        try:
-            with transport.stream(self._path, self._params()) as body:
-                self._body = body
-                self.connected = True
-                self._client._greeted = True
-                if self._closed.is_set():  # close() came between: it did not see this body
-                    return
-                for line in body.lines():
-                    yield self._decoder.decode(line)
-        except Unavailable:
-            self._client._forget(transport)
-            raise
-        except msgspec.DecodeError as error:
-            raise InvalidRequest(
-                "stream", f"the scheduler sent what this version cannot read: {error}"
-            ) from None
-        finally:
-            self._body = None
-
-
-class Follower(_Feed[StreamItem]):
-    """StreamItems of one rank of a job; see schemas.StreamItem. `cursor` is where a later follower goes on."""
-
-    def __init__(
-        self,
-        client: ApiClient,
-        path: str,
-        rank: int,
-        cursor: tuple[int, int] | None,
-        follow: bool,
-        extra: Mapping[str, Any] | None = None,
-    ) -> None:
-        super().__init__(client, path, StreamItem, follow)
-        self.rank = rank
-        self.cursor = cursor
-        self._extra = dict(extra or {})
-        self._last: tuple[int, int] | None = None  # (attempt, sequence) of the last record given out
-
-    def _params(self) -> dict[str, Any]:
-        attempt, offset = self.cursor or (None, None)
-        extra = {**self._extra, "tail": None} if self.cursor else self._extra
-        return {"rank": self.rank, "attempt": attempt, "offset": offset, "follow": self._follow, **extra}
-
-    def _accept(self, item: StreamItem) -> bool:
-        if item.type == "attempt":
-            known = self.cursor is not None and item.attempt <= self.cursor[0]
-            if not known:
-                self.cursor = (item.attempt, item.offset)
-            return not known
-        if item.type != "record":
-            return True
-        place = (item.attempt, item.sequence)
-        if self._last is not None and place <= self._last:
-            return False
-        self._last = place
-        self.cursor = (item.attempt, item.offset + HEADER.size + len(item.payload or b""))
-        return True
-
-    def _is_last(self, item: StreamItem) -> bool:
-        return item.type == "end"
-
-
-class EventFeed(_Feed[EventView]):
-    """Events of the cluster. `after` is the number of the last one passed, also of those the caller may not see."""
-
-    def __init__(self, client: ApiClient, after: int | None, follow: bool) -> None:
-        super().__init__(client, "/events", EventView, follow)
-        self.after = after
-
-    def _params(self) -> dict[str, Any]:
-        return {"after": self.after, "follow": self._follow}
-
-    def _accept(self, item: EventView) -> bool:
-        if item.kind == "resync":
-            self.after = item.seq
-            return True
-        if item.kind != "alive" and self.after is not None and item.seq <= self.after:
-            return False
-        self.after = item.seq
-        return True
 
 
 def _checked(cls: type[T], **fields: Any) -> T:

@@ -36,6 +36,8 @@ T = TypeVar("T")
 CONNECT_TIMEOUT_S = 5.0
 #: The service answers within this time or sends a heartbeat; silence beyond it counts as a lost connection.
 READ_TIMEOUT_S = 30.0
+#: Pauses between tries while the scheduler is away; the last one is repeated.
+_BACK_OFF_S = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 WRITE_TIMEOUT_S = 60.0
 
 
@@ -73,6 +75,11 @@ def _is_url(text: str) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:  # what stands for the host or the port is none
         return False
+
+
+def back_off_s(tries: int) -> float:
+    """The pause after so many tries without success."""
+    return _BACK_OFF_S[min(tries, len(_BACK_OFF_S) - 1)]
 
 
 class Unreached(Unavailable):
