@@ -22,7 +22,8 @@ from .replay import Replay
 from .seams import seam
 
 if TYPE_CHECKING:
-    from gpucluster.api.client import ApiClient, Follower
+    from gpucluster.api.client import ApiClient
+    from gpucluster.api.feeds import Follower
 
 #: The card is drawn anew at most this often for progress; for a new state at once.
 CARD_INTERVAL_S = 0.25
@@ -171,7 +172,7 @@ class Watch:
     # ---- what comes
 
     def _take(self, item: StreamItem) -> None:
-        if item.type == "record":
+        if item.type in ("record", "gone"):
             self._replay.record(item)
         elif item.type == "job" and item.job is not None:
             self._take_view(item.job)

@@ -27,7 +27,8 @@ from .replay import NotebookSink, Replay
 from .seams import seam
 
 if TYPE_CHECKING:
-    from gpucluster.api.client import ApiClient, Follower
+    from gpucluster.api.client import ApiClient
+    from gpucluster.api.feeds import Follower
 
 #: A cursor behind every attempt: a follower that stands there gets states and no records.
 _STATES_ONLY = (1 << 30, 0)
@@ -368,7 +369,7 @@ class Job:
         replay = Replay(sink, prefix=self._id, where=f"%logs {self._number}", keep_last_error=False)
         with self._client().follow(self._id, rank, follow=False) as follower:
             for item in follower:
-                if item.type == "record":
+                if item.type in ("record", "gone"):
                     replay.record(item)
                 elif item.type == "attempt" and item.attempt > 1:
                     replay.seam(seam(self._client(), self._id, item.attempt))

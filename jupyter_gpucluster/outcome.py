@@ -94,7 +94,7 @@ def _read_log(client: ApiClient, job_id: str, number: int, rank: int, sink: Text
     replay = Replay(sink, prefix="", where=f"%logs {number}")
     with client.log(job_id, rank) as follower:
         for item in follower:
-            if item.type == "record":
+            if item.type in ("record", "gone"):
                 replay.record(item)
             elif item.type == "attempt" and item.attempt > 1:
                 replay.seam(seam(client, job_id, item.attempt))
@@ -142,7 +142,8 @@ def failure(
 
 
 def _because(job: JobView) -> str:
-    return f": {job.reason}" if job.reason else ""
+    reason = describe.reason(job)
+    return f": {reason}" if reason else ""
 
 
 def failed_task(job: JobView) -> TaskView | None:

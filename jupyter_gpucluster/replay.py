@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from gpucluster.api.schemas import StreamItem
+from gpucluster.api.words import gone_text
 
 Stream = Literal["stdout", "stderr"]
 Mimes = dict[str, Any]
@@ -123,7 +124,12 @@ class Replay:
         self._start_counting()
 
     def record(self, item: StreamItem) -> None:
-        """Draw one record. A kind of a later version is left out: it cannot be drawn, and the log keeps it."""
+        """Draw one record, or say in its place that the log is gone. A kind of a later version is left out: it cannot be
+        drawn, and the log keeps it.
+        """
+        if item.type == "gone":
+            self._write("stderr", f"[{gone_text(item)}]\n")
+            return
         handler = self._handlers.get(item.kind or "")
         if handler is not None:
             handler(item.payload or b"")

@@ -18,7 +18,7 @@ from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 
 from . import connection, describe
-from .binding import summary_line
+from .binding import Bound, summary_line
 from .card import Card
 from .errors import CellSyntaxError, Detached, Untrusted, Withdrawn, as_typed, one_line
 from .follow import Reader, StreamClosed, Watch
@@ -179,6 +179,8 @@ class CellRun:
         ended = watch.run()
         _tell_cut_displays(output, ended)
         if ended.state != "succeeded":
+            if trusted:
+                self._take_what_is_there(ended, output, keyboard, sent)
             output.draw_card()
             raise failure(self._client, ended, replay.error, with_tail=False)
         try:
@@ -190,6 +192,28 @@ class CellRun:
 
     def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Any:
         """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""
+        bound = self._bind(job, output, keyboard, sent)
+        if bound is None or not bound.has_value:
+            return None
+        if output.drew_result:
+            hook: Any = self._shell.displayhook
+            hook.update_user_ns(bound.value)
+            return None
+        return None if output.shows_result else bound.value
+
+    def _take_what_is_there(
+        self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent
+    ) -> None:
+        """Bind what a cell had assigned before it failed. Why it failed is still to be told, so nothing is raised here."""
+        try:
+            self._bind(job, output, keyboard, sent)
+        except (Interrupted, KeyboardInterrupt):
+            output.text("stderr", f"interrupted; %attach {job.number} fetches what the cell had assigned\n")
+        except GpuclusterError as error:
+            output.text("stderr", f"what the cell had assigned did not come back: {one_line(error)}\n")
+
+    def _bind(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Bound | None:
+        """Fetch and bind what rank 0 left, if anything, and say it in the card."""
         card = output.card
         assert card is not None
         manifest, blobs = keyboard.call(lambda: self._fetch(job))
@@ -199,19 +223,13 @@ class CellRun:
         bound = bind(manifest, blobs, self._shell.user_ns)
         missing = worth_telling(bound.missing, sent.asked_back)
         names_missing = [name for name in missing if name != manifest.value_key]
-        card.summary = summary_line(sent.names, bound.bound, bound.changed, names_missing)
+        card.summary = summary_line(sent.names, bound.bound, bound.changed, names_missing, bound.deleted)
         card.notes = [*card.notes, *bound.notes]
         output.draw_card()
         for name, reason in missing.items():
             what = "the value of the last expression" if name == manifest.value_key else name
             output.text("stderr", f"{what} did not come back: {reason}\n")
-        if not bound.has_value:
-            return None
-        if output.drew_result:
-            hook: Any = self._shell.displayhook
-            hook.update_user_ns(bound.value)
-            return None
-        return None if output.shows_result else bound.value
+        return bound
 
     def _leave_result(self, job: JobView, output: CellOutput, keyboard: Keyboard) -> None:
         """A stranger's job has ended: say what it left and how to have it."""
@@ -241,9 +259,10 @@ class CellRun:
             plan = self._client.dry_run(prepared.submission)
         except InvalidRequest as error:
             raise as_typed(error) from None
-        names = ", ".join(prepared.names) or "nothing"
+        sent = f"{', '.join(prepared.names)} ({describe.size(prepared.total_bytes)})"
         lines = [
-            f"in: {names} ({describe.size(prepared.total_bytes)})",
+            f"in: {sent if prepared.names else 'nothing'}",
+            *([f"modules imported there: {', '.join(prepared.modules)}"] if prepared.modules else []),
             f"out: {', '.join(prepared.outputs) or 'nothing'}",
             f"queue: {plan.queue}",
             plan.sentence,
@@ -282,7 +301,7 @@ class CellRun:
             raise closed.error
 
     def _draw_log_item(self, item: StreamItem, job: Job, replay: Replay, *, with_seams: bool) -> None:
-        if item.type == "record":
+        if item.type in ("record", "gone"):
             replay.record(item)
         elif item.type == "attempt" and item.attempt > 1 and with_seams:
             replay.seam(seam(self._client, job.id, item.attempt))

@@ -68,7 +68,7 @@ class JobWidget(ipywidgets.VBox):  # type: ignore[misc]
 
     def _take(self, item: StreamItem) -> None:
         ended = item.type == "end"
-        if item.type == "record":
+        if item.type in ("record", "gone"):
             self._replay.record(item)
             self._sink.parts = [_last_lines("".join(self._sink.parts))]
         elif item.type == "attempt" and item.attempt > 1:

@@ -16,6 +16,8 @@ from rich.segment import Segment
 
 from .api.errors import error_body
 from .api.schemas import JobView, StreamItem
+from .api.words import gone_text
+from .cli_colors import Decolored, keeps_colors
 from .cli_text import Glyphs, glyphs_for
 from .model.errors import (
     Forbidden,
@@ -31,12 +33,13 @@ from .model.plain import plain, plain_json
 
 EXIT_OK = 0
 EXIT_FAILED = 1
+EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 EXIT_BROKEN_PIPE = 141
 
 #: First match counts. Everything else (a conflict, an error without a class of its own) exits with EXIT_FAILED.
 _EXIT_CODES: tuple[tuple[tuple[type[GpuclusterError], ...], int], ...] = (
-    ((InvalidRequest, TooLarge), 2),
+    ((InvalidRequest, TooLarge), EXIT_USAGE),
     ((Unavailable, VersionMismatch), 3),
     ((NotFound,), 4),
     ((Forbidden, Unauthenticated), 5),
@@ -146,10 +149,27 @@ def last_lines(chunks: Sequence[Chunk], count: int) -> tuple[list[Chunk], bool]:
 
 
 class LogWriter:
-    """Writes log records as they were written: bytes to where they came from, displays as their text."""
+    """Writes log records as they were written: bytes to where they came from, displays as their text.
 
-    def __init__(self, output: Output) -> None:
+    Colours reach a terminal only, or with `color` "always" everything. Use it as a context manager.
+    """
+
+    def __init__(self, output: Output, color: str = "auto") -> None:
         self._output = output
+        self._told_gone: set[int] = set()
+        #: By whether it is standard error; None where everything passes.
+        self._decolored = {
+            is_stderr: None if keeps_colors(color, stream) else Decolored()
+            for is_stderr, stream in ((False, sys.stdout), (True, sys.stderr))
+        }
+
+    def __enter__(self) -> LogWriter:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for is_stderr, decolored in self._decolored.items():
+            if decolored is not None and (rest := decolored.rest()):
+                _write(_stream(is_stderr), rest)
 
     def write_all(self, items: Iterable[StreamItem]) -> JobView | None:
         """Everything of a stream; returns the last state of the job that came with it."""
@@ -161,14 +181,23 @@ class LogWriter:
                 self.write(chunk_of(item))
             elif item.type == "attempt" and item.attempt > 1:
                 self._output.aside(f"attempt {item.attempt}:")
+            elif item.type == "gone":
+                self.gone(item)
             if item.job is not None:
                 self._state(last, item.job)
                 last = item.job
         return last
 
+    def gone(self, item: StreamItem) -> None:
+        """In place of the log of an attempt: that it was removed. Once, also when the stream is taken up again."""
+        if item.attempt not in self._told_gone:
+            self._told_gone.add(item.attempt)
+            self._output.aside(gone_text(item))
+
     def write(self, chunk: Chunk | None) -> None:
         if chunk is not None:
-            _write(sys.stderr if chunk.to_stderr else sys.stdout, chunk.data)
+            decolored = self._decolored[chunk.to_stderr]
+            _write(_stream(chunk.to_stderr), decolored.passed(chunk.data) if decolored else chunk.data)
 
     def _state(self, before: JobView | None, job: JobView) -> None:
         """One line when the state or the reason to wait changes; what ended says so through the exit code as well."""
@@ -177,6 +206,10 @@ class LogWriter:
             return
         detail = job.waits if job.state == "pending" else job.reason
         self._output.aside(f"job {job.number} {job.state}{f': {detail}' if detail else ''}")
+
+
+def _stream(is_stderr: bool) -> Any:
+    return sys.stderr if is_stderr else sys.stdout
 
 
 def _write(stream: Any, data: bytes) -> None:

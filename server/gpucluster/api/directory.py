@@ -97,6 +97,10 @@ class JobDirectory:
         """All attempts of a job as stored, first to last."""
         return await asyncio.to_thread(self._store.attempts, job_id)
 
+    async def files_removed(self, attempt_id: str) -> tuple[int, str] | None:
+        """When and why retention removed the files of an attempt; None when it did not."""
+        return await asyncio.to_thread(self._store.files_discarded, attempt_id)
+
     async def page(self, caller: Principal, wanted: JobFilter) -> tuple[list[Job], str | None]:
         """Jobs that the caller may see, newest first, and where the next page begins (None = there is none)."""
         if wanted.ids:

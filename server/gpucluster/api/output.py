@@ -17,9 +17,10 @@ from typing import Any
 
 import msgspec
 
+from ..engine.outcome import could_not_start
 from ..engine.protocols import LogReader
 from ..model.errors import InvalidRequest
-from ..model.jobs import TASK_ENDED, Attempt, AttemptState, Job, JobState, TaskPlacement
+from ..model.jobs import TASK_ENDED, Attempt, AttemptState, Job, JobState, TaskPlacement, TaskState
 from ..worker.frames import BadFrame, Frame, iter_frames
 from .feed import EventFeed, Signal
 from .schemas import JobView, StreamItem
@@ -56,15 +57,23 @@ class OutputRequest:
     tail: int | None = None
 
 
+async def _unknown(attempt_id: str) -> tuple[int, str] | None:
+    return None
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OutputSource:
-    """What a stream reads from: the job as it is now, its earlier attempts, how the caller may see it, and the logs."""
+    """What a stream reads from: the job as it is now, its earlier attempts, how the caller may see it, and the logs.
+
+    `removed`: when (microseconds since the epoch) and why the files of an attempt were removed; None when they were not.
+    """
 
     find: Callable[[str], Awaitable[Job]]
     attempts: Callable[[str], Awaitable[Sequence[Attempt]]]
     view: Callable[[Job], JobView]
     open_log: Callable[[str, TaskPlacement], LogReader]
     feed: EventFeed
+    removed: Callable[[str], Awaitable[tuple[int, str] | None]] = _unknown
 
 
 class OutputStream:
@@ -86,6 +95,7 @@ class OutputStream:
         self._earlier: dict[int, Attempt] = {}
         self._exhausted = False
         self._quiet = False
+        self._told_gone = 0  # the last attempt of which it was told
 
     async def batches(self) -> AsyncIterator[bytes]:
         with self._source.feed.watch(self._job.id) as signal:
@@ -159,11 +169,29 @@ class OutputStream:
                 return head + b"".join(map(self._record, frames))
             if not final:
                 return head
+            head += await self._gone(attempt, self._reader)
             if self._request.only_attempt is not None or self._number >= job.attempts_made:
                 self._exhausted = True
                 return head
             self._number, self._offset = self._number + 1, 0
             self._announced, self._reader, self._exhausted = False, None, False
+
+    async def _gone(self, attempt: Attempt, reader: LogReader) -> bytes:
+        """A line when the log of a task that is over is not there, though it must have begun one: else what was removed
+        would look like a job that wrote nothing.
+        """
+        task = attempt.tasks[self._request.rank]
+        if self._told_gone == self._number or await asyncio.to_thread(reader.size):
+            return b""
+        removed = await self._source.removed(attempt.id)
+        has_run = task.state in (TaskState.SUCCEEDED, TaskState.FAILED) and not could_not_start(task)
+        if removed is None and not has_run:
+            return b""
+        self._told_gone = self._number
+        time_us, reason = removed or (0, None)
+        return _line(
+            StreamItem(type="gone", attempt=self._number, offset=self._offset, time_us=time_us, reason=reason)
+        )
 
     def _open(self, attempt: Attempt) -> LogReader:
         return self._source.open_log(attempt.id, attempt.tasks[self._request.rank].placement)

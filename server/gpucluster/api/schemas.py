@@ -324,6 +324,8 @@ class StreamItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     type = "record": one log record of the asked rank (`attempt`, `kind` as frames.Kind name in lower case, `sequence`,
     `offset`, `time_us`, `payload` bytes as in the frame).
     type = "attempt": a new attempt's records follow from `offset` on (the earlier ones stay).
+    type = "gone": the log of `attempt` is not there (any more) from `offset` on: it was removed at `time_us` by `reason` ("the
+    retention of 30 days"), or by somebody else (then both are unset). Nothing more of that attempt follows.
     type = "end": the job has ended and everything was sent.
     type = "alive": nothing new for some seconds.
     """
@@ -336,6 +338,7 @@ class StreamItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     offset: int = 0
     time_us: int = 0
     payload: bytes | None = None
+    reason: str | None = None
 
 
 class ResultView(msgspec.Struct, kw_only=True):

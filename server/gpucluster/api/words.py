@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from .schemas import HistoryView
+import datetime
+
+from .schemas import HistoryView, StreamItem
+
+
+def gone_text(item: StreamItem) -> str:
+    """What a StreamItem of type "gone" tells, in the local date."""
+    log = f"the log of attempt {item.attempt}"
+    if not item.time_us:
+        return f"{log} is no longer there"
+    day = datetime.datetime.fromtimestamp(item.time_us / 1e6).astimezone()
+    return f"{log} was removed on {day:%Y-%m-%d}" + (f" by {item.reason}" if item.reason else "")
 
 
 def duration(seconds: float) -> str:

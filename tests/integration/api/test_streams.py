@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import shutil
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Iterable
@@ -10,6 +12,7 @@ import pytest
 from gpucluster.api.client import ApiClient
 from gpucluster.api.errors import InvalidRequest
 from gpucluster.api.schemas import StreamItem
+from gpucluster.api.words import gone_text
 
 from .conftest import TIMEOUT_S, Scheduler, command, ended, wait_until
 
@@ -205,3 +208,24 @@ def test_submission_during_a_restart_gives_exactly_one_job(fresh: Scheduler) -> 
         waiting.join(TIMEOUT_S)
         named = [job.id for job in client.jobs().jobs if job.name == "during"]
         assert named == submitted
+
+
+def test_log_that_is_no_longer_there_is_told_to_every_reader(client: ApiClient, scheduler: Scheduler) -> None:
+    job = ended(client, client.submit(command("echo hello")))
+    assert job.attempt is not None
+    shutil.rmtree(scheduler.data / "tasks" / job.attempt.id)
+    told = [item for item in client.log(job.id) if item.type != "attempt"]
+    assert [(item.type, item.attempt) for item in told] == [("gone", 1), ("end", 0)]
+    assert gone_text(told[0]) == "the log of attempt 1 is no longer there"
+    with sqlite3.connect(scheduler.data / "gpucluster.sqlite3") as store:
+        noted = (1_699_963_200_000_000, "the retention of 30 days", job.attempt.id)
+        store.execute(
+            "UPDATE attempts SET files_discarded_us = ?, files_discarded_why = ? WHERE id = ?", noted
+        )
+    follower = client.follow(job.id)
+    gone = [item for item in follower if item.type == "gone"]
+    assert [gone_text(item) for item in gone] == [
+        "the log of attempt 1 was removed on 2023-11-14 by the retention of 30 days"
+    ]
+    again = list(client.follow(job.id, cursor=follower.cursor))
+    assert [item.type for item in again] == ["job", "gone", "end"]

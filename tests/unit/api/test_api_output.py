@@ -13,6 +13,7 @@ from gpucluster.api import output
 from gpucluster.api.feed import EventFeed
 from gpucluster.api.output import OutputRequest, OutputSource, OutputStream
 from gpucluster.api.schemas import JobView, StreamItem
+from gpucluster.engine.outcome import start_failure
 from gpucluster.model.errors import InvalidRequest
 from gpucluster.model.events import PublishedEvent
 from gpucluster.model.jobs import (
@@ -72,6 +73,7 @@ class Scene:
         )
         self.logs: dict[str, Log] = {}
         self.earlier: list[Attempt] = []
+        self.removed: dict[str, tuple[int, str]] = {}
         self.feed = EventFeed(0, self._no_older)
 
     async def _no_older(self, after: int, limit: int) -> Sequence[PublishedEvent]:
@@ -121,12 +123,16 @@ class Scene:
         async def attempts(_: str) -> Sequence[Attempt]:
             return self.earlier
 
+        async def removed(attempt_id: str) -> tuple[int, str] | None:
+            return self.removed.get(attempt_id)
+
         source = OutputSource(
             find=find,
             attempts=attempts,
             view=self.view,
             open_log=lambda attempt_id, _: self.logs[attempt_id],
             feed=self.feed,
+            removed=removed,
         )
         return OutputStream(source, self.job, OutputRequest(**request))
 
@@ -257,6 +263,68 @@ def test_damaged_log_ends_what_is_shown_and_not_the_stream() -> None:
         items = await Reader(scene.stream()).rest()
         assert [item.payload for item in items if item.type == "record"] == [b"good"]
         assert items[-1].type == "end"
+
+    run(work)
+
+
+def test_log_that_retention_took_is_told_in_its_place() -> None:
+    async def work() -> None:
+        scene = Scene()
+        scene.start().write("one")
+        scene.end_attempt(JobState.PENDING)
+        scene.start().write("two")
+        scene.end_attempt(JobState.SUCCEEDED)
+        scene.logs["a1"].data = b""
+        scene.removed["a1"] = (7, "the retention of 30 days")
+        items = await Reader(scene.stream()).rest()
+        assert [(item.type, item.attempt) for item in items if item.type != "job"] == [
+            ("attempt", 1), ("gone", 1), ("attempt", 2), ("record", 2), ("end", 0),
+        ]  # fmt: skip
+        gone = next(item for item in items if item.type == "gone")
+        assert (gone.time_us, gone.reason) == (7, "the retention of 30 days")
+        for request in ({"only_attempt": 1, "with_state": False}, {"only_attempt": 1, "tail": 5}):
+            only = await Reader(scene.stream(**request)).rest()
+            assert [item.type for item in only if item.type != "job"][-2:] == ["gone", "end"]
+
+    run(work)
+
+
+def test_log_that_goes_while_a_follower_stands_in_it_is_told_once() -> None:
+    async def work() -> None:
+        scene = Scene()
+        log = scene.start()
+        reader = Reader(scene.stream())
+        log.write("one")
+        while (await reader.next()).type != "record":
+            pass
+        log.data = b""
+        scene.removed["a1"] = (7, "the retention of 1 day")
+        scene.end_attempt(JobState.PENDING)
+        while (item := await reader.next()).type != "gone":
+            assert item.type == "job"
+        assert (item.attempt, item.offset > 0) == (1, True)
+        scene.start().write("two")
+        scene.end_attempt(JobState.SUCCEEDED)
+        rest = [item.type for item in await reader.rest() if item.type != "job"]
+        assert rest == ["attempt", "record", "end"]
+
+    run(work)
+
+
+def test_log_that_somebody_removed_is_told_and_a_task_that_never_ran_had_none() -> None:
+    async def work() -> None:
+        scene = Scene()
+        scene.start()
+        scene.end_attempt(JobState.PENDING)
+        scene.start()
+        assert scene.job.attempt is not None
+        scene.job.attempt.tasks[0].exit = start_failure("no such folder", False, 1)
+        scene.end_attempt(JobState.FAILED)
+        items = [item for item in await Reader(scene.stream()).rest() if item.type != "job"]
+        assert [(item.type, item.attempt) for item in items] == [
+            ("attempt", 1), ("gone", 1), ("attempt", 2), ("end", 0),
+        ]  # fmt: skip
+        assert (items[1].time_us, items[1].reason) == (0, None)
 
     run(work)
 

@@ -141,3 +141,17 @@ def test_kind_of_a_later_version_is_left_out():
 
 def test_truncated_log_is_told():
     assert "more than its log takes" in text_of(shown([record("status", {"event": "truncated"})]), "stderr")
+
+
+def test_log_that_is_gone_is_told_in_its_place():
+    sink = NotebookSink()
+    replay = Replay(sink, prefix="job", where="%logs 1")
+    gone = StreamItem(
+        type="gone", attempt=1, time_us=1_699_963_200_000_000, reason="the retention of 30 days"
+    )
+    replay.record(gone)
+    replay.finish()
+    assert (
+        sink.outputs[0]["text"]
+        == "[the log of attempt 1 was removed on 2023-11-14 by the retention of 30 days]\n"
+    )

@@ -41,6 +41,7 @@ class OutputHandler(ApiHandler):
             view=lambda job: parts.views.job(job, self.principal),
             open_log=parts.backend.log_reader,
             feed=parts.feed,
+            removed=parts.directory.files_removed,
         )
 
     async def _find(self, reference: str) -> Job:
