@@ -13,7 +13,7 @@ from gpucluster.model.resources import CPU, MEMORY
 from gpucluster.model.topology import Gpu
 from gpucluster.policy.gpus import choose_gpus, split_among_tasks, spread_of
 from gpucluster.policy.placement import place_gang
-from gpucluster.policy.space import ClusterSpace, NodeSpace, cell_counts
+from gpucluster.policy.space import ClusterSpace, NodeSpace, topology_cell_counts
 
 TYPES = ("A100", "T4")
 
@@ -132,7 +132,7 @@ def test_chosen_gpus_are_as_close_as_can_be(free_indices: set[int], data: st.Dat
     gpus = make_node("n0").gpus
     free = [gpus[index] for index in sorted(free_indices)]
     count = data.draw(st.integers(1, len(free)))
-    sizes = cell_counts(gpus)
+    sizes = topology_cell_counts(gpus)
 
     def level(chosen: list[Gpu]) -> int:
         return spread_of(chosen, free, sizes).level

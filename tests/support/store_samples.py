@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import sqlite3
+from pathlib import Path
 from typing import Any
 
 from gpucluster.engine.protocols import ChangeSet, HistoryEntry
@@ -43,6 +46,16 @@ class ManualClock:
 
     def advance(self, seconds: float) -> None:
         self.now += round(seconds * 1e6)
+
+
+def damage(database: Path) -> list[str]:
+    """What SQLite's own check of a database finds; reads all of it."""
+    with contextlib.closing(sqlite3.connect(database)) as connection:
+        found = [row[0] for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
+        missing = connection.execute("PRAGMA foreign_key_check").fetchmany(20)
+    return found + [
+        f"{table}: row {row} refers to a missing row of {other}" for table, row, other, _ in missing
+    ]
 
 
 def new_id(time_us: int = 1_700_000_000_000_000) -> str:

@@ -181,7 +181,7 @@ class OutputStream:
         would look like a job that wrote nothing.
         """
         task = attempt.tasks[self._request.rank]
-        if self._told_gone == self._number or await asyncio.to_thread(reader.size):
+        if self._told_gone == self._number or await asyncio.to_thread(reader.size) > 0:
             return b""
         removed = await self._source.removed(attempt.id)
         has_run = task.state in (TaskState.SUCCEEDED, TaskState.FAILED) and not could_not_start(task)

@@ -150,6 +150,7 @@ class Service:
             clock=self._clock,
             log_limit_bytes=self.config.limits.log_bytes_per_task,
         )
+        await asyncio.to_thread(store.keep_queues, self.config.queue_specs(nodes)[0])
         driver = self._make_driver(store, backend)
         driver.on_fault = self._failed
         await driver.start()

@@ -1,7 +1,8 @@
 """The books recounted: what must hold after every step, whatever happened (DESIGN section 7).
 
 `audit` compares each book and index with a recount from the jobs themselves and returns what is wrong, nothing when all
-is well. Property tests call it after every step, an administrator through `gpucluster doctor`.
+is well. Property tests call it after every step; the live service walks the same rules
+every few minutes (api/self_check.py).
 """
 
 from __future__ import annotations

@@ -35,10 +35,3 @@ class GiveUpNode(Instruction):
     """An administrator has given the node up: its tasks are to be ended and reported lost. May be repeated."""
 
     node: str
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class WakeAt(Instruction):
-    """Run a cycle at this time (microseconds since the epoch) even if nothing happens."""
-
-    time_us: int

@@ -9,7 +9,6 @@ import msgspec
 
 from ..model.events import PublishedEvent
 from ..model.jobs import Attempt, Job, Program, Progress, TaskPlacement
-from ..model.queues import QueueSpec
 from ..model.topology import HealthSetting, Node
 from .events import EngineEvent
 from .instructions import StartTask, StopTask
@@ -46,7 +45,6 @@ class ChangeSet(msgspec.Struct, kw_only=True):
     history: list[HistoryEntry] = []
     steps: list[tuple[str, str, Progress]] = []  # (job id, attempt id, report)
     events: list[PublishedEvent] = []
-    queues: list[QueueSpec] | None = None  # the whole tree, when it changed
     health_settings: list[HealthSetting] = []  # new ones; each replaces the node's earlier one
 
     @property
@@ -58,7 +56,6 @@ class ChangeSet(msgspec.Struct, kw_only=True):
             or self.history
             or self.steps
             or self.events
-            or self.queues
             or self.health_settings
         )
 

@@ -1,6 +1,6 @@
 """Topology of a node from what the hardware says about pairs of GPUs, and the tree of topology cells. Pure.
 
-A switch cell holds GPUs that reach each other through PCIe switches alone; a socket cell those of one NUMA node; an
+A switch (a topology cell) holds GPUs that reach each other through PCIe switches alone; a socket those of one NUMA node; an
 NVLink island those that are connected by NVLink, directly, over other GPUs, or over an NVSwitch.
 """
 
@@ -65,7 +65,7 @@ def islands(count: int, links: Iterable[tuple[int, int]], on_switch: Iterable[in
 
 
 def topology_cells(nodes: Iterable[Node], levels: Sequence[str] = DEFAULT_LEVELS) -> list[TopologyCell]:
-    """Every cell of the cluster, from the cluster down to single GPUs, parents first. `levels`: smallest first."""
+    """Every topology cell of the cluster, from the cluster down to single GPUs, parents first. `levels`: smallest first."""
     gpu_level, switch_level, socket_level, node_level, rack_level, cluster_level = levels
     nodes = list(nodes)
     found = [TopologyCell(cluster_level, "cluster", None, _uuids(gpu for node in nodes for gpu in node.gpus))]

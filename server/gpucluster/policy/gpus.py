@@ -1,7 +1,7 @@
 """Which GPUs of one node a task gets: as close together as can be, from the smallest topology cell that will do.
 
-Buddy allocation on the node's cells (switch ⊂ socket ⊂ node): take from the fullest cell that still fits, so that
-large free cells stay whole for large tasks (HiveD's packing, within a node).
+Buddy allocation on the node's topology cells (switch ⊂ socket ⊂ node): take from the fullest one that still fits, so
+that large free ones stay whole for large tasks (HiveD's packing, within a node).
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..model.topology import Gpu
-from .space import cell_counts
-
-Cell = tuple[int, ...]  #: (socket, switch), (socket,), or () for the node
+from .space import TopologyCell, topology_cell_counts
 
 
 class Spread(NamedTuple):
@@ -28,43 +26,43 @@ def choose_gpus(free: Sequence[Gpu], count: int) -> list[Gpu]:
     """The best `count` of these free GPUs of one node (`count` <= len(free)): same switch, else same socket, else fewest."""
     if count == len(free):
         return list(free)
-    by_cell: dict[Cell, list[Gpu]] = {}
+    inside: dict[TopologyCell, list[Gpu]] = {}
     for gpu in free:
-        for cell in ((gpu.socket, gpu.switch), (gpu.socket,)):
-            by_cell.setdefault(cell, []).append(gpu)
+        for place in ((gpu.socket, gpu.switch), (gpu.socket,)):
+            inside.setdefault(place, []).append(gpu)
     for depth in (2, 1):
-        fitting = [gpus for cell, gpus in by_cell.items() if len(cell) == depth and len(gpus) >= count]
+        fitting = [gpus for place, gpus in inside.items() if len(place) == depth and len(gpus) >= count]
         if fitting:
             # The fullest one; between equals, the one whose socket has fewer left.
-            chosen = min(fitting, key=lambda gpus: (len(gpus), len(by_cell[(gpus[0].socket,)])))
-            return chosen[:count] if depth == 2 else _from_few_cells(chosen, count, 2)
-    return _from_few_cells(free, count, 1)
+            chosen = min(fitting, key=lambda gpus: (len(gpus), len(inside[(gpus[0].socket,)])))
+            return chosen[:count] if depth == 2 else _from_few_places(chosen, count, 2)
+    return _from_few_places(free, count, 1)
 
 
-def _from_few_cells(free: Sequence[Gpu], count: int, depth: int) -> list[Gpu]:
-    """Whole cells of this depth, the largest first; then the smallest cell that holds the rest."""
-    cells: dict[Cell, list[Gpu]] = {}
+def _from_few_places(free: Sequence[Gpu], count: int, depth: int) -> list[Gpu]:
+    """Whole topology cells of this depth, the largest first; then the smallest that holds the rest."""
+    inside: dict[TopologyCell, list[Gpu]] = {}
     for gpu in free:
-        cells.setdefault((gpu.socket, gpu.switch)[:depth], []).append(gpu)
+        inside.setdefault((gpu.socket, gpu.switch)[:depth], []).append(gpu)
     chosen: list[Gpu] = []
-    rest = list(cells.values())
+    rest = list(inside.values())
     while len(chosen) < count:
         missing = count - len(chosen)
         enough = [gpus for gpus in rest if len(gpus) >= missing]
-        cell = min(enough, key=len) if enough else max(rest, key=len)
-        rest.remove(cell)
-        chosen += cell if len(cell) <= missing else choose_gpus(cell, missing)
+        taken = min(enough, key=len) if enough else max(rest, key=len)
+        rest.remove(taken)
+        chosen += taken if len(taken) <= missing else choose_gpus(taken, missing)
     return chosen
 
 
-def spread_of(chosen: Sequence[Gpu], free: Sequence[Gpu], cell_sizes: Mapping[Cell, int]) -> Spread:
-    """How good it is to take `chosen` of a node. `free`: all its free GPUs; `cell_sizes`: its healthy ones by cell."""
-    taken, available = cell_counts(chosen), cell_counts(free)
-    switches = sum(1 for cell in taken if len(cell) == 2)
-    sockets = sum(1 for cell in taken if len(cell) == 1)
+def spread_of(chosen: Sequence[Gpu], free: Sequence[Gpu], sizes: Mapping[TopologyCell, int]) -> Spread:
+    """How good it is to take `chosen` of a node. `free`: all its free GPUs; `sizes`: its healthy ones by topology cell."""
+    taken, available = topology_cell_counts(chosen), topology_cell_counts(free)
+    switches = sum(1 for place in taken if len(place) == 2)
+    sockets = sum(1 for place in taken if len(place) == 1)
     level = 0 if switches <= 1 else 1 if sockets <= 1 else 2
     broken = max(
-        (size for cell, count in taken.items() if available[cell] == (size := cell_sizes[cell]) > count),
+        (size for place, count in taken.items() if available[place] == (size := sizes[place]) > count),
         default=0,
     )
     return Spread(level, broken)

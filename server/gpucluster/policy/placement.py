@@ -162,7 +162,7 @@ def _spread_on(node: NodeSpace, gpus: Mapping[str, int], known: dict[object, Spr
         chosen = [
             gpu for gpu_type, count in gpus.items() for gpu in choose_gpus(node.free_gpus(gpu_type), count)
         ]
-        known[pattern] = spread_of(chosen, node.all_free_gpus(), node.cell_sizes)
+        known[pattern] = spread_of(chosen, node.all_free_gpus(), node.topology_cell_sizes)
     return known[pattern]
 
 

@@ -16,6 +16,9 @@ from ..model.jobs import TaskPlacement
 from ..model.resources import CPU, GPU, MEMORY, Resources, sum_resources
 from ..model.topology import Gpu, GpuHealth, Node, NodeHealth
 
+#: A topology cell within a node: (socket, switch), (socket,), or () for the whole node.
+TopologyCell = tuple[int, ...]
+
 
 class DoubleHold(GpuclusterError):
     """A GPU would get a second holder, or is given back by another: a fault of the program, never of a user."""
@@ -26,7 +29,16 @@ class DoubleHold(GpuclusterError):
 class NodeSpace:
     """One node's books. `node` is None while only holds on it are known. Written by ClusterSpace alone."""
 
-    __slots__ = ("_cpu_held", "_free", "_memory_held", "_patterns", "cell_sizes", "held", "name", "node")
+    __slots__ = (
+        "_cpu_held",
+        "_free",
+        "_memory_held",
+        "_patterns",
+        "held",
+        "name",
+        "node",
+        "topology_cell_sizes",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,7 +49,7 @@ class NodeSpace:
         self._free: dict[str, list[Gpu]] = {}  # by type, in the node's order; healthy and not held
         self._patterns: dict[str, Hashable] = {}
         #: How many healthy GPUs each topology cell of the node has: by (socket, switch), by (socket,), and by ().
-        self.cell_sizes: dict[tuple[int, ...], int] = {}
+        self.topology_cell_sizes: dict[TopologyCell, int] = {}
 
     @property
     def is_open(self) -> bool:
@@ -90,7 +102,9 @@ class NodeSpace:
 
     def _set_node(self, node: Node) -> None:
         self.node = node
-        self.cell_sizes = cell_counts(gpu for gpu in node.gpus if gpu.health is GpuHealth.OK)
+        self.topology_cell_sizes = topology_cell_counts(
+            gpu for gpu in node.gpus if gpu.health is GpuHealth.OK
+        )
         self._recount_free()
 
     def _recount_free(self) -> None:
@@ -98,7 +112,7 @@ class NodeSpace:
         for gpu in self.node.gpus if self.node else ():
             if gpu.health is GpuHealth.OK and gpu.uuid not in self.held:
                 self._free.setdefault(gpu.type, []).append(gpu)
-        sizes = tuple(self.cell_sizes.items())
+        sizes = tuple(self.topology_cell_sizes.items())
         everything = tuple((gpu.socket, gpu.switch) for gpus in self._free.values() for gpu in gpus)
         self._patterns = {
             gpu_type: (sizes, everything, tuple((gpu.socket, gpu.switch) for gpu in gpus))
@@ -216,9 +230,9 @@ class ClusterSpace:
         return sum_resources(node.capacity() for node in self.nodes.values())
 
 
-def cell_counts(gpus: Iterable[Gpu]) -> dict[tuple[int, ...], int]:
+def topology_cell_counts(gpus: Iterable[Gpu]) -> dict[TopologyCell, int]:
     """How many of these GPUs of one node lie in each switch (socket, switch), socket (socket,) and in the node ()."""
-    counts: Counter[tuple[int, ...]] = Counter()
+    counts: Counter[TopologyCell] = Counter()
     for gpu in gpus:
         counts.update(((gpu.socket, gpu.switch), (gpu.socket,), ()))
     return dict(counts)

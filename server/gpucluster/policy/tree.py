@@ -226,14 +226,6 @@ class QueueTree:
             return share / queue.spec.weight
         return float("inf")  # weight 0: served when nobody else wants it
 
-    def effective_guarantee(self, name: str) -> Resources:
-        """What the queue may count on: its own guarantee, cut down to that of each ancestor (P-parent-wins)."""
-        own = self[name].guarantee
-        if own is None:
-            return Resources()
-        path = [queue for queue in self[name].path() if queue.guarantee is not None]
-        return Resources({r: min(queue.guaranteed_amount(r) for queue in path) for r in own})
-
     def borrowed(self, name: str) -> Resources:
         """What the queue uses above its guarantee. A queue without one of its own borrows nothing by itself."""
         queue = self[name]

@@ -224,17 +224,6 @@ class Sqlite:
                 leftover.unlink(missing_ok=True)
             raise self.explain(error, f"The backup {target} could not be made") from error
 
-    def problems(self) -> list[str]:
-        """What SQLite's own check of the file finds; reads all of it."""
-        try:
-            with contextlib.closing(self._connect(query_only=True)) as connection:
-                found = [row[0] for row in connection.execute("PRAGMA quick_check(20)")]
-                found += [f"{row[0]}: row {row[1]} refers to a missing row of {row[2]}"
-                          for row in connection.execute("PRAGMA foreign_key_check").fetchmany(20)]  # fmt: skip
-        except sqlite3.Error as error:
-            return [str(error)]
-        return [line for line in found if line != "ok"]
-
     def explain(self, error: BaseException, what: str) -> GpuclusterError:
         """Any failure of the database as Unavailable: `what` failed, why, what to do."""
         if isinstance(error, OSError):

@@ -39,7 +39,6 @@ from .rows import (
     job_changes,
     job_row,
     program_row,
-    queue_row,
     setting_row,
     task_row,
 )
@@ -140,8 +139,6 @@ class _Statements:
             .where(tables.meta.c.key == bindparam("b_key"))
             .values(value=bindparam("b_value"))
         )
-        self.no_queues = delete(tables.queues)
-        self.queue = insert(tables.queues)
         self.setting = insert_or_update(kind, tables.node_settings, ["node"], SETTING_CHANGES)
 
 
@@ -179,8 +176,6 @@ class _Transaction:
         if changes.events:
             connection.execute(statements.event, [event_row(event) for event in changes.events])
             self._set_counter(connection, "last_seq", max(event.seq for event in changes.events))
-        if changes.queues is not None:
-            self._write_queues(connection, changes)
         if changes.health_settings:
             rows = [setting_row(setting) for setting in changes.health_settings]
             connection.execute(statements.setting, rows)
@@ -289,12 +284,6 @@ class _Transaction:
         ]
         connection.execute(statements.step, rows)
         self.steps_seen[attempt_id] = count
-
-    def _write_queues(self, connection: Connection, changes: ChangeSet) -> None:
-        connection.execute(self._statements.no_queues)
-        rows = [queue_row(position, queue) for position, queue in enumerate(changes.queues or [])]
-        if rows:
-            connection.execute(self._statements.queue, rows)
 
 
 def manifest_blobs(manifest: InputManifest | ResultManifest) -> list[str]:

@@ -81,11 +81,6 @@ class Queries:
         with self._database.reading() as connection:
             return next(iter(_jobs(connection, query)), None)
 
-    def states(self, job_ids: Iterable[str]) -> dict[str, JobState]:
-        """State by id; an unknown id is left out."""
-        with self._database.reading() as connection:
-            return _states(connection, list(job_ids))
-
     def counts_by_state(self) -> dict[str, int]:
         """Number of jobs in each state; states without jobs are 0."""
         query = select(tables.jobs.c.state, func.count()).group_by(tables.jobs.c.state)
@@ -109,14 +104,6 @@ class Queries:
         query = select(tables.attempts).where(tables.attempts.c.job_id == job_id)
         with self._database.reading() as connection:
             return _attempts(connection, query.order_by(tables.attempts.c.number))
-
-    def get_attempt(self, attempt_id: str) -> Attempt:
-        """Raises NotFound."""
-        with self._database.reading() as connection:
-            found = _attempts(connection, select(tables.attempts).where(tables.attempts.c.id == attempt_id))
-        if not found:
-            raise NotFound(f"There is no attempt {attempt_id}.")
-        return found[0]
 
     def files_discarded(self, attempt_id: str) -> tuple[int, str] | None:
         """When (microseconds since the epoch) and why retention removed the attempt's files; None when it did not."""
@@ -166,7 +153,7 @@ class Queries:
         return EventPage(found, oldest_seq, last, resync=not oldest_seq - 1 <= after_seq <= last)
 
     def queues(self) -> list[QueueSpec]:
-        """The queue tree as last stored, in its order."""
+        """The queue tree that the last scheduler served (Store.keep_queues), in its order."""
         with self._database.reading() as connection:
             rows = connection.execute(select(tables.queues).order_by(tables.queues.c.position)).mappings()
             return [queue_of(row) for row in rows]

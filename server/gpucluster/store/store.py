@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
-from sqlalchemy import update
+from sqlalchemy import delete, insert, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from .. import __version__
@@ -20,6 +20,7 @@ from ..engine.protocols import ChangeSet, Clock, Recovered
 from ..model.errors import Conflict, InvalidRequest
 from ..model.ids import make_id
 from ..model.jobs import Share
+from ..model.queues import QueueSpec
 from . import schema, tables
 from .blobs import BlobStore
 from .codec import encode
@@ -30,6 +31,7 @@ from .folder import DataFolder
 from .journal import SqlJournal
 from .queries import Queries
 from .retention import Retention, RetentionPolicy
+from .rows import queue_row
 from .secrets import Secrets
 
 
@@ -105,6 +107,18 @@ class Store(Queries):
         change = update(tables.jobs).where(tables.jobs.c.id == job.id)
         with self.database.writing("Who may read the job could not be changed") as connection:
             connection.execute(change.values(visibility=share.value, spec=encode(spec)))
+
+    def keep_queues(self, queues: Sequence[QueueSpec]) -> None:
+        """Note the queue tree that is served from now on, for those who read without a scheduler. Where the configuration
+        has not changed nothing is written. The engine takes its tree from the configuration, never from here.
+        """
+        if self.queues() == list(queues):
+            return
+        rows = [queue_row(position, queue) for position, queue in enumerate(queues)]
+        with self.database.writing("The queues could not be noted") as connection:
+            connection.execute(delete(tables.queues))
+            if rows:
+                connection.execute(insert(tables.queues), rows)
 
     def retention(
         self, policy: RetentionPolicy, *, discard: Callable[[str], None], measure: Callable[[str], int]

@@ -40,6 +40,7 @@ meta = Table(
     Column("value", Text, nullable=False),
 )
 
+#: The tree that was served last (Store.keep_queues).
 queues = Table(
     "queues",
     metadata,

@@ -14,8 +14,10 @@ import pytest
 
 from gpucluster.api import discovery, embedded
 from gpucluster.api.client import connect
+from gpucluster.api.clock import SystemClock
 from gpucluster.api.discovery import RuntimeInfo
 from gpucluster.api.errors import Conflict, InvalidRequest, Unavailable
+from gpucluster.store import Store
 
 from .conftest import TIMEOUT_S, Scheduler, command, ended, wait_until
 
@@ -285,3 +287,18 @@ def test_claim_of_another_machine_on_a_network_folder_is_respected(
     discovery.write_runtime_file(discovery.claim_file(data), there)
     with ownership.DataFolderOwnership(data, runtime, "key"):
         assert not (data / ownership.LOCK_NAME).exists()
+
+
+def test_queues_that_are_served_stand_in_the_store_and_follow_the_configuration(fresh: Scheduler) -> None:
+    config = fresh.folder / "cluster.yaml"
+    stored = []
+    for name in ("vision", "speech"):
+        config.write_text(f"queues:\n  - name: {name}\ndefault_queue: {name}\n")
+        fresh.start("--config", str(config))
+        with fresh.client() as client:
+            served = [queue.name for queue in client.queues()]
+        fresh.stop()
+        with contextlib.closing(Store.open(fresh.data, SystemClock(), read_only=True)) as store:
+            stored.append([queue.name for queue in store.queues()])
+        assert ["root", *stored[-1]] == served
+    assert stored == [["vision"], ["speech"]]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.store_samples import ANNA, ManualClock, sample_job, sha256, submitted
+from support.store_samples import ANNA, ManualClock, damage, sample_job, sha256, submitted
 
 from gpucluster.model.errors import NotFound, Unavailable
 from gpucluster.model.jobs import Job
@@ -58,7 +58,7 @@ def test_a_full_disk_refuses_the_commit_and_later_ones_succeed(small_disk: Path,
         filler.unlink()
         store.commit(submitted(big_job(2)))
         assert store.recover().last_job_number == 2
-        assert store.database.dialect.problems() == []
+        assert damage(store.folder.database) == []
 
 
 def test_commits_on_a_disk_that_fills_up_are_whole_or_not_there(small_disk: Path, clock: ManualClock) -> None:
@@ -74,7 +74,7 @@ def test_commits_on_a_disk_that_fills_up_are_whole_or_not_there(small_disk: Path
     shutil.copytree(small_disk / "data", small_disk.parent / "copy")
     with opened(small_disk.parent / "copy", clock) as store:
         assert sorted(job.number for job in store.list_jobs(limit=100)) == acknowledged
-        assert store.database.dialect.problems() == []
+        assert damage(store.folder.database) == []
 
 
 def test_on_a_full_disk_a_store_does_not_open_and_says_why(small_disk: Path, clock: ManualClock) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.store_samples import ANNA, ManualClock
+from support.store_samples import ANNA, ManualClock, damage
 
 from gpucluster.store import Store
 from gpucluster.store import store as store_module
@@ -73,7 +73,7 @@ def test_every_acknowledged_commit_survives_kill_9(
         newest = jobs[str(len(jobs))]
         assert store.history(newest.id)
         assert store.submission(newest.id)
-        assert store.database.dialect.problems() == []
+        assert damage(store.folder.database) == []
         next_number = len(jobs) + 1
         store.close()
     assert len(acknowledged) > KILLS

@@ -31,7 +31,9 @@ def test_use_counts_at_every_level_and_comes_back() -> None:
 
 def test_unset_inner_queue_is_guaranteed_what_its_children_are() -> None:
     books = tree(queue("lab"), queue("vision", "lab", 4), queue("nlp", "lab", 2), queue("spare", "lab"))
-    assert books.effective_guarantee("lab")["gpu"] == 6000
+    assert books["lab"].guaranteed_amount("gpu") == 6000
+    assert books.is_within_guarantee("spare", {"gpu": 6000})
+    assert not books.is_within_guarantee("spare", {"gpu": 7000})
 
 
 def test_unset_leaf_stands_on_its_nearest_set_ancestor() -> None:
@@ -55,13 +57,14 @@ def test_queue_without_any_guarantee_has_no_claims() -> None:
 
 def test_childs_guarantee_counts_only_as_far_as_its_parents() -> None:
     books = tree(queue("lab", gpu=4), queue("vision", "lab", 8))
-    assert books.effective_guarantee("vision")["gpu"] == 4000
+    assert books.is_within_guarantee("vision", {"gpu": 4000})
     assert not books.is_within_guarantee("vision", {"gpu": 5000})
 
 
 def test_guarantee_above_the_cluster_is_cut_down_to_it() -> None:
     books = tree(queue("a", gpu=100))
-    assert books.effective_guarantee("a")["gpu"] == 16000
+    assert books.is_within_guarantee("a", {"gpu": 16000})
+    assert not books.is_within_guarantee("a", {"gpu": 17000})
 
 
 def test_type_that_a_guarantee_does_not_name_gets_what_the_named_ones_leave() -> None:
