@@ -248,7 +248,9 @@ class Bench:
         self.step(*(TaskStarted(attempt_id, rank) for rank in ranks or range(count)))
 
     def end(self, job_id: str, *ranks: int, code: int = 0, **more: Any) -> None:
-        """These ranks (none = all) end with this exit code."""
+        """These ranks (none = all) end with this exit code; as told to, if the job is being stopped."""
+        cause = self.engine.state.jobs[job_id].stop_cause
+        more.setdefault("stop_cause", None if cause is None else cause.label)
         count = self.engine.state.jobs[job_id].spec.task_count
         attempt_id = self.attempt_id(job_id)
         more.setdefault("ended_us", self.now_us)

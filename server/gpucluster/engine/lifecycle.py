@@ -235,6 +235,9 @@ class Lifecycle:
         if found is None:
             return
         job, attempt, task = found
+        if event.exit.stop_cause is not None and job.stop_cause is None:
+            self._ended_from_outside(job, attempt, task, event.exit)
+            return
         ended_well = event.exit.code == 0
         state = TaskState.SUCCEEDED if ended_well else TaskState.FAILED
         self._task_over(job, attempt, task, state, event.exit)
@@ -254,6 +257,12 @@ class Lifecycle:
         self._task_over(job, attempt, task, TaskState.LOST, task_exit)
         self._consequence(job, attempt, task, StopCause.LOST, Trigger.LOST)
 
+    def _ended_from_outside(self, job: Job, attempt: Attempt, task: Task, task_exit: TaskExit) -> None:
+        """Somebody else told its supervisor to end (a machine that shuts down): neither the job's fault nor its success."""
+        reason = f"told to end from outside the scheduler ({task_exit.stop_cause} to its supervisor)"
+        self._task_over(job, attempt, task, TaskState.LOST, msgspec.structs.replace(task_exit, reason=reason))
+        self._consequence(job, attempt, task, StopCause.LOST, Trigger.LOST)
+
     def _task_over(
         self, job: Job, attempt: Attempt, task: Task, state: TaskState, task_exit: TaskExit
     ) -> None:
@@ -266,7 +275,6 @@ class Lifecycle:
         """A task ended badly: unless the job is being stopped already, its other tasks are stopped."""
         if job.state is not JobState.STOPPING:
             job.stop_cause, job.stop_actor = cause, SYSTEM.id
-            job.stop_requested_us = self._now_us
             job.reason = tell_task(task, attempt.tasks)
             rest = _not_over(attempt)
             if rest:
@@ -319,8 +327,6 @@ class Lifecycle:
         if job.stop_cause is not None and cause <= job.stop_cause:
             return
         job.stop_cause, job.stop_actor, job.reason = cause, actor, reason
-        if job.stop_requested_us is None:
-            job.stop_requested_us = self._now_us
         self._transition(job, JobState.STOPPING, Trigger.STOP, actor, told_cause=cause.label)
         self._ask_to_stop(job, _not_over(job.attempt) if job.attempt else [])
 
@@ -387,7 +393,7 @@ class Lifecycle:
         self._timers.clear((STOP, job.id))
 
     def _back_to_pending(self, job: Job, trigger: Trigger, actor: str, outcome: Outcome) -> None:
-        job.stop_cause = job.stop_actor = job.stop_requested_us = None
+        job.stop_cause = job.stop_actor = None
         job.queued_us = self._now_us
         job.not_before_us = self._now_us + outcome.delay_us if outcome.delay_us else 0
         self._transition(job, JobState.PENDING, trigger, actor, told_cause=outcome.label)

@@ -48,7 +48,7 @@ def could_not_start(task: Task) -> bool:
 def outcome_of(job: Job, attempt: Attempt, options: EngineOptions, *, start_counts: bool = True) -> Outcome:
     """`start_counts` False: tasks that did not start are no fault of job or node (the scheduler was away)."""
     tasks, cause = attempt.tasks, job.stop_cause
-    if all(task.state is TaskState.SUCCEEDED for task in tasks) and _before_stop(job, tasks):
+    if all(task.state is TaskState.SUCCEEDED and not was_told_to_stop(task) for task in tasks):
         return Outcome(JobState.SUCCEEDED, "succeeded", None)
     if cause is StopCause.CANCEL:
         return Outcome(JobState.CANCELLED, cause.label, job.reason)
@@ -66,11 +66,9 @@ def outcome_of(job: Job, attempt: Attempt, options: EngineOptions, *, start_coun
     return _evicted(job, cause)
 
 
-def _before_stop(job: Job, tasks: list[Task]) -> bool:
-    asked_us = job.stop_requested_us
-    return asked_us is None or all(
-        task.exit is not None and 0 < task.exit.ended_us < asked_us for task in tasks
-    )
+def was_told_to_stop(task: Task) -> bool:
+    """Whether its supervisor had given notice before it ended. The supervisor knows; no clocks are compared."""
+    return task.exit is not None and task.exit.stop_cause is not None
 
 
 def _lost(job: Job, options: EngineOptions) -> Outcome:

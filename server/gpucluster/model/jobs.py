@@ -210,6 +210,7 @@ class ResultManifest(msgspec.Struct, frozen=True, kw_only=True):
     buffers: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()  # inputs changed in place, also in `names`
+    deleted: tuple[str, ...] = ()  # inputs that the cell deleted
     has_value: bool = False
     value_key: str = "<value>"
     missing: dict[str, str] = {}
@@ -289,7 +290,6 @@ class Job(msgspec.Struct, kw_only=True):
     avoid_nodes: tuple[str, ...] = ()  # nodes on which a start failed lately
     stop_cause: StopCause | None = None
     stop_actor: str | None = None
-    stop_requested_us: int | None = None  # when the present attempt was first asked to stop
     reason: str | None = None  # why it is in this state, for people
     progress: Progress | None = None
     idempotency_key: str | None = None

@@ -244,11 +244,31 @@ def test_cancel_during_the_stop_after_a_failure_ends_in_cancelled(bench: Bench) 
 def test_job_that_had_ended_well_before_the_cancel_has_succeeded(bench: Bench) -> None:
     job = bench.submit()
     bench.start(job)
-    ended_us = bench.now_us
     bench.pass_time(1)
     bench.stop(job)
-    bench.end(job, code=0, ended_us=ended_us)
+    bench.end(job, code=0, stop_cause=None)
     assert bench.state(job) == "succeeded"
+
+
+@pytest.mark.parametrize("skew_us", [-3600 * SECOND, 3600 * SECOND])
+def test_evicted_job_that_leaves_in_good_order_is_no_success_whatever_the_clocks_say(
+    bench: Bench, skew_us: int
+) -> None:
+    job = bench.submit()
+    bench.start(job)
+    bench.stop(job, StopCause.EVICT)
+    bench.end(job, code=0, ended_us=bench.now_us + skew_us)
+    assert "succeeded" not in bench.story(job)
+    assert bench.job(job).losses == 1
+
+
+@pytest.mark.parametrize("code", [0, 143])
+def test_job_told_to_end_from_outside_comes_back_and_loses_no_retry(bench: Bench, code: int) -> None:
+    job = bench.submit(retries=0)
+    bench.start(job)
+    bench.end(job, code=code, stop_cause="signal")
+    assert bench.story(job)[-2:] == ["pending", "starting"]
+    assert (bench.job(job).losses, bench.job(job).failures) == (1, 0)
 
 
 def test_job_that_ends_well_because_it_was_cancelled_is_cancelled(bench: Bench) -> None:
