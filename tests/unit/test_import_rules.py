@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "worker": {"runtimes"},  # start.py hands over to the supervisor that ships beside it
     "policy": {"model"},
     "engine": {"model", "policy"},
-    "store": {"model", "engine:contract"},
+    "store": {"model", "engine:contract", "worker"},
     "nodes": {"model", "engine:contract"},
     "runtimes": {"model", "engine:contract", "worker"},
     "backends": {"model", "engine:contract", "worker", "runtimes", "nodes"},

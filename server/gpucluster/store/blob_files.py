@@ -1,13 +1,18 @@
-"""Where blobs lie: a local folder (hard links, renames) or any fsspec address. Content only; who may read it is blobs.py's.
+"""Where blobs lie: a local folder or any fsspec address. Content only; who may read it is blobs.py's.
 
-A blob is `<first two letters of its hash>/<hash>`, read-only (0444): its file may be linked into a task's folder, where
-the task must not be able to change it.
+A blob is `<first two letters of its hash>/<hash>`, read-only (0444). A task runs as the same account, so it can change
+what it is given, whatever its mode. Therefore a task gets a file of its own: a reflink where the file system has them,
+else a copy. Only a blob over PRIVATE_COPY_BYTES, for which a copy takes seconds and disk, is given as a hard link: to one
+task at a time, and nobody else is given anything of such a blob before its SHA-256 was checked again, unless nothing
+has touched the file since the last check (size, times and inode tell; the kernel alone sets ctime).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -17,19 +22,33 @@ from typing import Any, BinaryIO, Protocol
 from .folder import sync_folder
 
 BLOB_MODE = 0o444
+#: Up to here a task's own copy costs less than what it saves: about a tenth of a second on a common disk.
+PRIVATE_COPY_BYTES = 128 << 20
+_FICLONE = 0x40049409
+_READ_BYTES = 1 << 20
+
+
+class Damaged(OSError):
+    """The content of a blob was changed; it has been removed."""
 
 
 class BlobFiles(Protocol):
-    """What blobs.py needs. Methods raise OSError (FileNotFoundError for a blob that is not there)."""
+    """What blobs.py needs. Methods raise OSError (FileNotFoundError for a blob that is not there, Damaged)."""
 
     def exists(self, blob_hash: str) -> bool: ...
+    def is_sound(self, blob_hash: str) -> bool:
+        """It is there, and surely with its content: what brings the same content need not be kept. Cheap."""
+        ...
+
     def adopt(self, source: Path, blob_hash: str) -> None:
         """Make the whole, checked and synced file `source` (on this machine, ours to move) the blob."""
         ...
 
     def open(self, blob_hash: str) -> BinaryIO: ...
     def place(self, blob_hash: str, path: Path) -> None:
-        """The blob's content as the file `path`, at once and whole; replaces what is there."""
+        """The blob's content as the file `path`, at once and whole; replaces what is there. For a task, who may do
+        with the file what it likes.
+        """
         ...
 
     def remove(self, blob_hash: str) -> None:
@@ -41,17 +60,29 @@ class BlobFiles(Protocol):
         ...
 
 
+Stamp = tuple[int, int, int, int]
+
+
 class LocalFiles:
     """A folder on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        #: Of large blobs: how the file stood when its content was last known to be right.
+        self._checked: dict[str, Stamp] = {}
 
     def path(self, blob_hash: str) -> Path:
         return self._folder / blob_hash[:2] / blob_hash
 
     def exists(self, blob_hash: str) -> bool:
         return self.path(blob_hash).exists()
+
+    def is_sound(self, blob_hash: str) -> bool:
+        try:
+            found = os.stat(self.path(blob_hash))
+        except FileNotFoundError:
+            return False
+        return found.st_size <= PRIVATE_COPY_BYTES or self._checked.get(blob_hash) == _stamp(found)
 
     def adopt(self, source: Path, blob_hash: str) -> None:
         target = self.path(blob_hash)
@@ -68,20 +99,81 @@ class LocalFiles:
             copy_durably(source, beside)
             os.replace(beside, target)
             source.unlink()
+        self._note(blob_hash)
         sync_folder(target.parent)
 
+    def _note(self, blob_hash: str) -> None:
+        """The content is right as the file stands now."""
+        found = os.stat(self.path(blob_hash))
+        if found.st_size > PRIVATE_COPY_BYTES:
+            self._checked[blob_hash] = _stamp(found)
+
     def open(self, blob_hash: str) -> BinaryIO:
-        return open(self.path(blob_hash), "rb")
+        file = open(self.path(blob_hash), "rb")  # noqa: SIM115 (the caller's to close)
+        try:
+            self._require_sound(blob_hash, file)
+        except OSError:
+            file.close()
+            raise
+        return file
+
+    def _require_sound(self, blob_hash: str, file: BinaryIO) -> None:
+        """Check the content if it may have changed. Raises Damaged, and then the blob is gone."""
+        before = os.fstat(file.fileno())
+        if before.st_size <= PRIVATE_COPY_BYTES or self._checked.get(blob_hash) == _stamp(before):
+            return
+        is_right = sha256_of(file) == blob_hash
+        file.seek(0)
+        if not is_right:
+            self.remove(blob_hash)
+            raise Damaged(
+                errno.EIO, "its content was changed by a task that it had been given to; it was removed"
+            )
+        if _stamp(os.fstat(file.fileno())) == _stamp(before):
+            self._checked[blob_hash] = _stamp(before)
 
     def place(self, blob_hash: str, path: Path) -> None:
         beside = _name_beside(path)
         try:
-            link_or_copy(self.path(blob_hash), beside)
+            with self.open(blob_hash) as file:
+                is_link = self._give(blob_hash, file, beside)
             os.replace(beside, path)
+            if is_link:
+                self._note(blob_hash)  # only now does nothing of ours change its times any more
         finally:
             beside.unlink(missing_ok=True)
 
+    def _give(self, blob_hash: str, file: BinaryIO, target: Path) -> bool:
+        """Make `target`; True when it is a link to the blob's own file."""
+        found = os.fstat(file.fileno())
+        with open(target, "xb") as writer:
+            os.fchmod(writer.fileno(), BLOB_MODE)
+            if reflink(file, writer):
+                return False
+        # One link is our own. Where there are more, a task has the file and may be changing it right now.
+        if found.st_size > PRIVATE_COPY_BYTES and found.st_nlink == 1:
+            with contextlib.suppress(OSError):  # another disk, a file system without links
+                self._link(blob_hash, target)
+                return True
+        target.unlink()
+        hasher = hashlib.sha256() if found.st_nlink > 1 else None
+        with open(target, "xb") as writer:
+            os.fchmod(writer.fileno(), BLOB_MODE)
+            copy(file, writer, hasher)
+        if hasher is not None and hasher.hexdigest() != blob_hash:
+            self.remove(blob_hash)
+            raise Damaged(
+                errno.EIO, "its content was changed by a task that it had been given to; it was removed"
+            )
+        return False
+
+    def _link(self, blob_hash: str, target: Path) -> None:
+        linked = _name_beside(target)
+        os.link(self.path(blob_hash), linked)
+        os.replace(linked, target)
+
     def remove(self, blob_hash: str) -> None:
+        self._checked.pop(blob_hash, None)
         self.path(blob_hash).unlink(missing_ok=True)
 
     def stored(self, shard: str) -> Iterator[tuple[str, float]]:
@@ -106,6 +198,9 @@ class RemoteFiles:
 
     def exists(self, blob_hash: str) -> bool:
         return bool(self._fs.exists(self._path(blob_hash)))
+
+    def is_sound(self, blob_hash: str) -> bool:
+        return self.exists(blob_hash)  # no task ever holds more than a copy
 
     def adopt(self, source: Path, blob_hash: str) -> None:
         target = self._path(blob_hash)
@@ -141,14 +236,39 @@ def _name_beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.urandom(4).hex()}.part")
 
 
-def link_or_copy(source: Path, target: Path) -> None:
-    """The new file `target` with the content of `source`: a hard link where the disk allows it, else a copy."""
+def _stamp(found: os.stat_result) -> Stamp:
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def reflink(source: BinaryIO, target: BinaryIO) -> bool:
+    """Make `target` share the blocks of `source` until either is written to; False where that cannot be."""
     try:
-        os.link(source, target)
-    except (FileExistsError, FileNotFoundError):
-        raise
-    except OSError:  # another disk, too many links, a file system without links
-        copy_durably(source, target)
+        fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())
+    except OSError:
+        return False
+    return True
+
+
+def copy(source: BinaryIO, target: BinaryIO, hasher: Any = None, max_bytes: int | None = None) -> int:
+    """Copy all of it and feed `hasher` with it; the number of bytes. Raises OSError (EFBIG over `max_bytes`)."""
+    size = 0
+    while block := source.read(_READ_BYTES):
+        size += len(block)
+        if max_bytes is not None and size > max_bytes:
+            raise OSError(errno.EFBIG, f"larger than {max_bytes} bytes")
+        if hasher is not None:
+            hasher.update(block)
+        target.write(block)
+    target.flush()
+    return size
+
+
+def sha256_of(file: BinaryIO) -> str:
+    """Of the rest of the file, in hexadecimal."""
+    hasher = hashlib.sha256()
+    while block := file.read(_READ_BYTES):
+        hasher.update(block)
+    return hasher.hexdigest()
 
 
 def copy_durably(source: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ beyond; every use starts the period anew, so that what a submission on its way c
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -25,8 +26,9 @@ from sqlalchemy import Connection, delete, exists, select, update
 
 from ..engine.protocols import Clock
 from ..model.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
+from ..worker.files import NOT_A_FILE, open_regular
 from . import tables
-from .blob_files import BlobFiles, LocalFiles, RemoteFiles, link_or_copy
+from .blob_files import BlobFiles, Damaged, LocalFiles, RemoteFiles, copy, reflink, sha256_of
 from .database import Database, slices
 from .dialect import insert_or_update
 from .folder import DataFolder, explain_os_error, write_new
@@ -38,8 +40,9 @@ MAX_BLOB_BYTES = 4 << 30
 #: Left free for the database and the logs when blobs come in (but never more than a twentieth of the disk).
 RESERVE_BYTES = 256 << 20
 
+#: The last parts of a path that a task could have made: its folder, `result`, the file.
+_THEIR_PARTS = 3
 _HASH = re.compile(r"[0-9a-f]{64}")
-_READ_BYTES = 1 << 20
 _LOCKS = 64
 _SHARDS_PER_COLLECTION = 16
 _COLLECT_AT_ONCE = 200
@@ -186,29 +189,55 @@ class BlobStore:
             self._rows.add(sizes, principal_id, self._clock.now_us())
 
     def take(self, path: str | os.PathLike[str], blob_hash: str) -> None:
-        """Take a finished file in as a blob; the file stays where it is (linked where possible) and becomes read-only.
+        """Take a finished file of a task in as a blob, by a copy of ours: the task may go on writing to its own.
 
         Who may read it follows from the job whose commit names it. Raises NotFound when there is no such file,
-        InvalidRequest when its SHA-256 is another.
+        InvalidRequest when it is no file, cannot be read or its SHA-256 is another, TooLarge.
         """
         checked(blob_hash)
-        with self._lock(blob_hash):
+        with self._lock(blob_hash), open(self._open_theirs(path), "rb", buffering=0) as source:
             part = self._uploads / f"{blob_hash}.{os.urandom(8).hex()}.taken"
             try:
-                link_or_copy(Path(path), part)
-                # Checked even when the blob is there: a task that only claims to have its content gets no right to it.
-                if _sha256_of(part) != blob_hash:
-                    raise InvalidRequest("blob", f"{path} does not have the SHA-256 {blob_hash}")
-                size = _sync(part)
-                if not self._files.exists(blob_hash):
+                size = self._copy_in(source, part, blob_hash)
+                if part.exists():
+                    _sync(part)
                     self._files.adopt(part, blob_hash)
-            except FileNotFoundError as error:
-                raise NotFound(f"There is no file {path} to take in.") from error
             except OSError as error:
+                if error.errno == errno.EFBIG:
+                    raise TooLarge(f"{path} is over the limit of {self._max_blob_bytes} bytes.") from error
                 raise explain_os_error(error, f"{path} could not be taken in as a blob") from error
             finally:
                 part.unlink(missing_ok=True)
             self._rows.add({blob_hash: size}, None, self._clock.now_us())
+
+    def _open_theirs(self, path: str | os.PathLike[str]) -> int:
+        try:
+            return open_regular(path, max_bytes=self._max_blob_bytes, parts=_THEIR_PARTS)
+        except FileNotFoundError as error:
+            raise NotFound(f"There is no file {path} to take in.") from error
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise TooLarge(f"{path} is over the limit of {self._max_blob_bytes} bytes.") from error
+            if error.errno in NOT_A_FILE or isinstance(error, PermissionError):
+                raise InvalidRequest("blob", f"{path} cannot be taken in: {error.strerror}") from error
+            raise explain_os_error(error, f"{path} could not be taken in as a blob") from error
+
+    def _copy_in(self, source: BinaryIO, part: Path, blob_hash: str) -> int:
+        """Copy and check. Checked even when the blob is there (then no copy is left): a task that only claims to have
+        its content gets no right to it.
+        """
+        is_needed = not self._files.is_sound(blob_hash)
+        hasher = hashlib.sha256()
+        with open(part if is_needed else os.devnull, "wb") as target:
+            if is_needed and reflink(source, target):
+                with open(part, "rb") as ours:
+                    digest, size = sha256_of(ours), ours.tell()
+            else:
+                size = copy(source, target, hasher, self._max_blob_bytes)
+                digest = hasher.hexdigest()
+        if digest != blob_hash:
+            raise InvalidRequest("blob", f"the file does not have the SHA-256 {blob_hash}")
+        return size
 
     # ---- giving content out
 
@@ -221,12 +250,16 @@ class BlobStore:
                 file.seek(offset)
         except FileNotFoundError as error:
             raise _not_found(blob_hash) from error
+        except Damaged as error:
+            raise _damaged(blob_hash, error) from error
         except OSError as error:
             raise explain_os_error(error, f"The blob {blob_hash} cannot be read") from error
         return file
 
     def place(self, blob_hash: str, path: str | os.PathLike[str]) -> None:
-        """Make the content appear as the read-only file `path`, whole from the start. Raises NotFound."""
+        """Make the content appear as the read-only file `path`, whole from the start; see blob_files.py for how a task
+        that has it is kept from changing the blob. Raises NotFound.
+        """
         checked(blob_hash)
         try:
             self._files.place(blob_hash, Path(path))
@@ -234,6 +267,8 @@ class BlobStore:
             if self._files.exists(blob_hash):
                 raise explain_os_error(error, f"The blob {blob_hash} cannot be placed at {path}") from error
             raise _not_found(blob_hash) from error
+        except Damaged as error:
+            raise _damaged(blob_hash, error) from error
         except OSError as error:
             raise explain_os_error(error, f"The blob {blob_hash} cannot be placed at {path}") from error
 
@@ -367,7 +402,7 @@ class BlobStore:
                     f"the upload does not have the SHA-256 {blob_hash}; it was thrown away",
                     "Send it again.",
                 )
-            if self._files.exists(blob_hash):
+            if self._files.is_sound(blob_hash):
                 part.unlink()
             else:
                 self._files.adopt(part, blob_hash)
@@ -378,7 +413,7 @@ class BlobStore:
     def _store_bytes(self, blob_hash: str, data: bytes) -> None:
         part = self._uploads / f"{blob_hash}.{os.urandom(8).hex()}.put"
         try:
-            if self._files.exists(blob_hash):
+            if self._files.is_sound(blob_hash):
                 return
             write_new(part, data, 0o600)
             self._files.adopt(part, blob_hash)
@@ -403,7 +438,7 @@ class _Hashing:
             self._hashed = -1  # resumed after a restart, or a chunk was sent again: the file will be read
 
     def digest_of(self, path: Path, size: int) -> str:
-        return self._hasher.hexdigest() if self._hashed == size else _sha256_of(path)
+        return self._hasher.hexdigest() if self._hashed == size else _digest_of(path)
 
 
 class _BlobRows:
@@ -515,6 +550,15 @@ def checked(blob_hash: str) -> str:
     return blob_hash
 
 
+def _digest_of(path: Path) -> str:
+    with open(path, "rb") as file:
+        return sha256_of(file)
+
+
+def _damaged(blob_hash: str, error: Damaged) -> NotFound:
+    return NotFound(f"There is no blob {blob_hash} any more: {error.strerror}.", hint="Send it again.")
+
+
 def _not_found(blob_hash: str) -> NotFound:
     return NotFound(f"There is no blob {blob_hash}.")
 
@@ -536,14 +580,6 @@ def _sync(path: Path) -> int:
         return os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
-
-
-def _sha256_of(path: Path) -> str:
-    hasher = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(_READ_BYTES):
-            hasher.update(block)
-    return hasher.hexdigest()
 
 
 def _write_all(descriptor: int, offset: int, data: bytes) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from support.store_samples import (
 from gpucluster.engine.protocols import ChangeSet
 from gpucluster.model.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
 from gpucluster.model.jobs import InputManifest, ResultManifest, TaskExit
-from gpucluster.store import Store
+from gpucluster.store import Store, blob_files
 from gpucluster.store.blobs import GRACE_S, STALE_UPLOAD_S, BlobStore
 
 CONTENT = bytes(range(256)) * 100
@@ -224,10 +225,121 @@ def test_a_blob_cannot_be_placed_where_there_is_no_folder(store: Store, tmp_path
         store.blobs.place(HASH, tmp_path / "no" / "folder" / "input")
 
 
-def test_a_local_blob_is_placed_without_a_copy(store: Store, tmp_path: Path) -> None:
-    store.blobs.put_bytes(CONTENT, ANNA.id)
-    store.blobs.place(HASH, tmp_path / "input")
-    assert (tmp_path / "input").stat().st_nlink == 2
+def put(store: Store, data: bytes) -> str:
+    return store.blobs.put_bytes(data, ANNA.id)
+
+
+def spoil(path: Path) -> None:
+    """As a task of the same account can: whatever the mode, and with the times put back."""
+    times = path.stat()
+    path.chmod(0o600)
+    with path.open("r+b") as file:
+        file.write(b"evil")
+    path.chmod(0o444)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def read(store: Store, blob_hash: str) -> bytes:
+    with store.blobs.open_read(blob_hash) as file:
+        return file.read()
+
+
+def test_a_task_that_changes_its_input_changes_no_blob(store: Store, tmp_path: Path) -> None:
+    blob_hash = put(store, b"good content")
+    store.blobs.place(blob_hash, tmp_path / "input")
+    spoil(tmp_path / "input")
+    assert read(store, blob_hash) == b"good content"
+
+
+@pytest.fixture
+def all_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every blob counts as too large for a copy, on a file system without reflinks."""
+    monkeypatch.setattr(blob_files, "PRIVATE_COPY_BYTES", 0)
+    monkeypatch.setattr(blob_files, "reflink", lambda source, target: False)
+
+
+def test_a_large_blob_is_linked_for_one_task_at_a_time(store: Store, tmp_path: Path, all_large: None) -> None:
+    blob_hash = put(store, b"good content")
+    store.blobs.place(blob_hash, tmp_path / "first")
+    store.blobs.place(blob_hash, tmp_path / "second")
+    assert (tmp_path / "first").stat().st_nlink == 2
+    assert (tmp_path / "second").stat().st_nlink == 1
+    assert (tmp_path / "second").read_bytes() == b"good content"
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_large_blob_that_a_task_changed_is_given_to_nobody(
+    store: Store, tmp_path: Path, all_large: None, is_there: bool
+) -> None:
+    blob_hash = put(store, b"good content")
+    store.blobs.place(blob_hash, tmp_path / "first")
+    spoil(tmp_path / "first")
+    if not is_there:
+        (tmp_path / "first").unlink()
+    with pytest.raises(NotFound, match="was changed by a task"):
+        store.blobs.place(blob_hash, tmp_path / "second")
+    assert not (tmp_path / "second").exists()
+    with pytest.raises(NotFound):
+        read(store, blob_hash)
+    assert store.blobs.missing([blob_hash], ANNA.id) == [blob_hash]
+    assert put(store, b"good content") == blob_hash
+    assert read(store, blob_hash) == b"good content"
+
+
+def test_who_brings_the_content_of_a_changed_blob_puts_it_right(
+    store: Store, tmp_path: Path, all_large: None
+) -> None:
+    blob_hash = put(store, b"good content")
+    store.blobs.place(blob_hash, tmp_path / "first")
+    spoil(tmp_path / "first")
+    (tmp_path / "result").write_bytes(b"good content")
+    store.blobs.take(tmp_path / "result", blob_hash)
+    assert read(store, blob_hash) == b"good content"
+    assert (tmp_path / "first").read_bytes() == b"evil content"
+
+
+def test_large_blobs_are_checked_once_until_something_touches_them(
+    store: Store, tmp_path: Path, all_large: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob_hash = put(store, b"good content")
+    checks = []
+    real = blob_files.sha256_of
+    monkeypatch.setattr(blob_files, "sha256_of", lambda file: checks.append(1) or real(file))
+    store.blobs.place(blob_hash, tmp_path / "first")
+    assert read(store, blob_hash) == read(store, blob_hash) == b"good content"
+    assert checks == []
+    (tmp_path / "first").unlink()
+    assert read(store, blob_hash) == read(store, blob_hash) == b"good content"
+    assert checks == [1]
+
+
+def test_a_task_that_goes_on_writing_to_its_result_changes_no_blob(store: Store, tmp_path: Path) -> None:
+    path = tmp_path / "result"
+    path.write_bytes(CONTENT)
+    store.blobs.take(path, HASH)
+    assert path.stat().st_nlink == 1
+    spoil(path)
+    assert read(store, HASH) == CONTENT
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [os.mkfifo, os.mkdir, lambda path: os.symlink("other", path), lambda path: os.symlink("/dev/zero", path)],
+)
+def test_what_is_no_file_is_not_taken_in(store: Store, tmp_path: Path, plant: Callable[[Path], None]) -> None:
+    (tmp_path / "other").write_bytes(CONTENT)
+    plant(tmp_path / "result")
+    with pytest.raises(InvalidRequest, match="cannot be taken in"):
+        store.blobs.take(tmp_path / "result", HASH)
+    assert not store.blobs.blob_jobs(HASH)
+    assert list((store.folder.uploads).iterdir()) == []
+
+
+def test_a_file_that_is_too_large_is_not_taken_in(store: Store, tmp_path: Path) -> None:
+    with (tmp_path / "result").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(TooLarge):
+        store.blobs.take(tmp_path / "result", HASH)
 
 
 def test_an_unknown_blob_is_not_found(blobs: BlobStore, tmp_path: Path) -> None:
