@@ -38,6 +38,7 @@ from .app import Activity, Identity, LastKnown, Parts, Streams, make_app
 from .auth import Authenticator, PeerAuthenticator
 from .clock import SystemClock
 from .config import BUILT_IN, ClusterConfig, load_config
+from .deadline import end_within
 from .directory import JobDirectory
 from .discovery import RuntimeInfo
 from .feed import READ_BYTES, EventFeed
@@ -60,6 +61,8 @@ WORKER_THREADS = 16
 MAX_BODY_BYTES = 64 << 20
 MAX_HEADER_BYTES = 64 << 10
 SOCKET_MODE = 0o600
+#: How long an end in order may take; a thread that hangs on a file system is not waited for any longer.
+END_PATIENCE_S = 8.0
 
 log = logging.getLogger("gpucluster.service")
 
@@ -80,6 +83,7 @@ def serve(
     )
     file = choose_config(folder, config)
     service = Service(load_config(file or BUILT_IN), folder, embedded=embedded, config_file=file)
+    service.on_stop = lambda code: end_within(END_PATIENCE_S, code)
     return asyncio.run(service.run())
 
 
@@ -113,6 +117,8 @@ class Service:
         self._stop = asyncio.Event()
         self._stop_reason = ""
         self._has_failed = False
+        #: Called with the exit code when the end begins.
+        self.on_stop: Callable[[int], None] = lambda code: None
 
     # ---- life
 
@@ -178,6 +184,8 @@ class Service:
 
     def request_stop(self, reason: str) -> None:
         """End soon, in order. May be called more than once."""
+        if not self._stop.is_set():
+            self.on_stop(1 if self._has_failed else 0)
         self._stop_reason = self._stop_reason or reason
         self._stop.set()
 

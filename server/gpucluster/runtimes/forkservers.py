@@ -18,16 +18,17 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..worker import protocol
 from .environment import DEFAULT_PATH, fixed_variables
 from .starting import StartFailed
 from .supervisor.launch import PLACEHOLDER
+from .threads import DaemonThreads
 
 _PRELOAD_TIMEOUT_S = 120.0  # a cold interpreter on a network file system takes its time
 _SPAWN_TIMEOUT_S = 30.0
+_CLOSE_S = 4.0
 _STDERR_TAIL_BYTES = 2000
 #: What the system says of a path that is no program for us, now or later.
 _NO_PROGRAM = (errno.ENOENT, errno.EACCES, errno.ENOTDIR, errno.ENOEXEC)
@@ -184,7 +185,7 @@ class ForkServers:
         self._max_warm = max_warm
         self._idle_s = idle_s
         self._servers: dict[Key, asyncio.Future[ForkServer]] = {}
-        self._threads = ThreadPoolExecutor(max_warm + 1, "gpucluster-fork-server")
+        self._threads = DaemonThreads(max_warm + 1, "gpucluster-fork-server")
         self._loading: list[ForkServer] = []
         self._count = 0
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -262,12 +263,15 @@ class ForkServers:
             self._threads.submit(task.result().close)
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all of them; one that does not end within a few seconds is left to end with its socket."""
         tasks = list(self._servers.values())
         self._servers.clear()
         for server in list(self._loading):
             server.kill()
+        closing = []
         for outcome in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(outcome, ForkServer):
-                self._threads.submit(outcome.close)
-        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
+                closing.append(asyncio.wrap_future(self._threads.submit(outcome.close)))
+        self._threads.shutdown()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), _CLOSE_S)
