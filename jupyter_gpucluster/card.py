@@ -126,7 +126,7 @@ class Card:
             return self.sending or ""
         if job.state == "pending":
             return describe.waiting(job)
-        return (job.reason or "") if job.state != "succeeded" else ""
+        return describe.reason(job)
 
     def _progress(self, job: JobView | None) -> str:
         if job is None or job.progress is None:

@@ -140,6 +140,11 @@ def percent(progress: Progress | None) -> float | None:
     return min(max(100 * progress.step / progress.total, 0.0), 100.0)
 
 
+def reason(view: JobView) -> str:
+    """Why the job is in its state; "" when that says no more than the state does."""
+    return "" if view.state == "succeeded" or view.reason in (None, view.state) else view.reason or ""
+
+
 def joined(parts: Iterable[str], separator: str = " · ") -> str:
     return separator.join(part for part in parts if part)
 
@@ -149,7 +154,7 @@ def standing(view: JobView, now_us: int, pace: Pace | None = None) -> str:
     if view.state in ENDED:
         took = runtime_s(view, now_us)
         ended = f"{view.state} after {duration(took)}" if took is not None else view.state
-        return joined([ended, where(view), view.reason or "" if view.state != "succeeded" else ""])
+        return joined([ended, where(view), reason(view)])
     if view.state == "pending":
         return f"pending, {waiting(view)}"
     progress = view.progress

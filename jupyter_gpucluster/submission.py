@@ -49,6 +49,7 @@ class Prepared:
     submission: JobSubmission
     blobs: Mapping[str, Any] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -102,6 +103,7 @@ def prepare_cell(
         submission=submission,
         blobs=captured.blobs,
         names=[name for name, kind in captured.names.items() if kind != "module"],
+        modules=[name for name, kind in captured.names.items() if kind == "module"],
         outputs=list(captured.outputs),
         notes=list(captured.notes),
         warnings=list(captured.warnings),

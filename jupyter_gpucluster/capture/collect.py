@@ -264,6 +264,7 @@ class _Collector:
         mutable = [name for name in self._objects if name not in wanted and self._may_change(name)]
         big = [name for name in mutable if self._sizes.get(name, 0) > digest_budget_bytes]
         wanted += [name for name in big if self._comes_back_whole(name, digest_budget_bytes)]
+        mutable = [name for name in mutable if name not in big]  # the others have been told
         self._warn_of_hidden()
         if (what := credential_in_text(source)) is not None:
             self._warn(f"the text of the cell holds {what}; it is stored with the job")

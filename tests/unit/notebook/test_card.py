@@ -49,6 +49,16 @@ def test_failed_job_says_the_reason():
     assert card.text(0) == "✘ job 12 train · failed after 1.0 s · over the time limit of 2 h"
 
 
+def test_reason_that_says_no_more_than_the_state_is_left_out():
+    card = card_of(job(state="cancelled", reason="cancelled", started_us=0, ended_us=SECOND))
+    assert card.text(0) == "⊘ job 12 train · cancelled after 1.0 s"
+    assert card.html(0).count("cancelled") == card_of(job(state="cancelled", reason=None)).html(0).count(
+        "cancelled"
+    )
+    card = card_of(job(state="cancelled", reason="too slow", started_us=0, ended_us=SECOND))
+    assert card.text(0).endswith("· too slow")
+
+
 def test_html_escapes_what_users_write():
     card = card_of(job(name="<script>alert(1)</script>", state="pending", waits="<b>"), notes=["<i>"])
     html = card.html(0)

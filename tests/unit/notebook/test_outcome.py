@@ -64,6 +64,13 @@ def test_first_task_that_failed_by_itself_explains_the_end(tasks, rank):
     assert failed_task(gang(*tasks)).rank == rank
 
 
+def test_cancelled_job_says_so_once():
+    view = job(state="cancelled", reason="cancelled")
+    assert failure(Logs({}), view, with_tail=False).reason == "job 12 was cancelled"
+    view = job(state="cancelled", reason="too slow")
+    assert failure(Logs({}), view, with_tail=False).reason == "job 12 was cancelled: too slow"
+
+
 def test_error_of_another_rank_is_never_taken_for_the_failing_ones():
     view = gang(ended(0, 20, exit_code=143, stop_cause="task_failed"), ended(1, 10))
     own = RemoteError("SystemExit", "143", ["SystemExit: 143"])
