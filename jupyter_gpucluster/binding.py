@@ -17,6 +17,7 @@ class Bound:
 
     bound    names that were bound, `changed` those of them that are inputs changed in place
     aliases  other names of an input that was changed, bound to the new object too: name -> that input
+    deleted  names that the cell deleted, and are gone here, too
     missing  names that stay as they were, with the reason
     value    of the cell's last expression; None also when there is none (`has_value`)
     """
@@ -28,6 +29,7 @@ class Bound:
     value: Any = None
     notes: tuple[str, ...] = ()
     aliases: dict[str, str] = field(default_factory=dict)
+    deleted: tuple[str, ...] = ()
 
 
 def bind_results(
@@ -62,6 +64,9 @@ def bind_results(
         user_ns[alias] = values[name]
     for name in wanted:
         user_ns[name] = values[name]
+    deleted = tuple(name for name in manifest.deleted if names is None and name in user_ns)
+    for name in deleted:
+        del user_ns[name]
     return Bound(
         bound=tuple(wanted),
         changed=tuple(name for name in manifest.changed if name in wanted),
@@ -70,6 +75,7 @@ def bind_results(
         value=value,
         notes=manifest.notes,
         aliases=aliases,
+        deleted=deleted,
     )
 
 
@@ -103,6 +109,7 @@ def summary_line(
     outputs: Iterable[str] = (),
     changed: Iterable[str] = (),
     missing: Iterable[str] = (),
+    deleted: Iterable[str] = (),
     limit: int = 8,
 ) -> str:
     """One line about the names of a cell: `in: net, X · out: history · changed: net`. Long lists are cut after `limit`."""
@@ -111,6 +118,7 @@ def summary_line(
         "in": list(inputs),
         "out": [name for name in outputs if name not in changed],
         "changed": changed,
+        "deleted": list(deleted),
         "not back": list(missing),
     }
     return " · ".join(f"{word}: {_listed(names, limit)}" for word, names in groups.items() if names)

@@ -201,9 +201,7 @@ class CellRun:
             return None
         return None if output.shows_result else bound.value
 
-    def _take_what_is_there(
-        self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent
-    ) -> None:
+    def _take_what_is_there(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> None:
         """Bind what a cell had assigned before it failed. Why it failed is still to be told, so nothing is raised here."""
         try:
             self._bind(job, output, keyboard, sent)

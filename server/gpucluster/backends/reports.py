@@ -176,7 +176,9 @@ def checked_manifest(content: Any) -> ResultManifest | str:
     except msgspec.ValidationError as error:
         return str(error)
     hashes = [*([manifest.pickle] if manifest.pickle is not None else []), *manifest.buffers]
-    names = [*manifest.names, *manifest.changed, *manifest.missing, manifest.value_key]
+    names = [
+        *manifest.names, *manifest.changed, *manifest.deleted, *manifest.missing, manifest.value_key,
+    ]  # fmt: skip
     if not all(map(_HASH.fullmatch, hashes)):
         return "what it names is no SHA-256"
     if len(names) > _MAX_NAMES or any(len(name) > _MAX_NAME for name in names):

@@ -71,6 +71,12 @@ def _known_over_there(spec: TaskSpec, namespace: dict[str, Any]) -> list[str]:
     ]
 
 
+def _deleted(spec: TaskSpec, namespace: dict[str, Any]) -> list[str]:
+    """Inputs of a cell that it deleted, and the notebook is to forget."""
+    names = (spec.inputs or {}).get("names", ()) if spec.kind == "cell" else ()
+    return [name for name in names if name not in namespace]
+
+
 def store(
     task_dir: str, spec: TaskSpec, namespace: dict[str, Any], outcome: Outcome, digests: Digests
 ) -> None:
@@ -81,14 +87,15 @@ def store(
     changed, notes = digests.changed(namespace)
     wanted = list(dict.fromkeys([*spec.outputs, *changed]))
     objects = {name: namespace[name] for name in wanted if name in namespace}
-    missing = {name: NEVER_ASSIGNED for name in wanted if name not in namespace}
+    deleted = _deleted(spec, namespace) if outcome.exit_code == 0 else []
+    missing = {name: NEVER_ASSIGNED for name in wanted if name not in namespace and name not in deleted}
     if outcome.has_value:
         objects[VALUE_KEY] = outcome.value
     if outcome.exit_code != 0:
         if not (objects or notes):
             return
         notes = [HAS_FAILED, *notes] if objects else notes
-    manifest = _manifest(notes=notes, missing=missing)
+    manifest = _manifest(notes=notes, missing=missing, deleted=deleted)
     if objects:
         try:
             known = _known_over_there(spec, namespace)
@@ -108,6 +115,7 @@ def _manifest(**known: Any) -> dict[str, Any]:
         "buffers": [],
         "names": [],
         "changed": [],
+        "deleted": [],
         "has_value": False,
         "value_key": VALUE_KEY,
         "missing": {},

@@ -99,6 +99,15 @@ def test_input_over_the_digest_budget_is_said_and_comes_back_when_the_cell_shows
     assert notebook["Y"][0] == 0
     assert any("Y (391 KiB) is too big to be compared" in warning for warning in done.capture.warnings)
     assert any("X (391 KiB) is changed by the cell" in warning for warning in done.capture.warnings)
+    assert done.bound.notes == ()  # said once, before
+
+
+def test_input_that_the_cell_deletes_goes(notebook: Notebook) -> None:
+    notebook.cell("x = [1]; y = x; z = 3; import math")
+    done = notebook.submit("total = sum(x) + z\ndel x\nfor z in (): pass\nif total > 100: del y\ndel math")
+    assert done.bound.deleted == ("x", "math")
+    assert {"x", "y", "z", "math"} & set(notebook.ns) == {"y", "z"}
+    assert notebook["total"] == 4
 
 
 def test_what_a_cell_imports_is_bound_as_if_it_had_run_here(notebook: Notebook) -> None:

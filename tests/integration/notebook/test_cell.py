@@ -80,6 +80,31 @@ def test_names_hidden_in_strings_are_warned_about(kernel: Kernel):
     assert ok(kernel.run("value")).result == "4"
 
 
+def test_name_that_the_cell_deletes_goes_here_too_and_the_card_says_so(kernel: Kernel):
+    ok(kernel.run("x = [1]\ny = 2"))
+    cell = ok(kernel.run("%%submit\ntotal = y + len(x)\ndel x"))
+    assert cell.card["summary"] == "in: y, x · out: total · deleted: x"
+    assert ok(kernel.run("'x' in globals(), total")).result == "(False, 3)"
+    failed = kernel.run("%%submit\ndel y\n1 / 0")
+    assert failed.status == "error"
+    assert ok(kernel.run("y")).result == "2"
+
+
+def test_big_input_may_be_changed_as_soon_as_the_cell_that_does_not_wait_is_over(kernel: Kernel):
+    ok(kernel.run("import numpy as np\nX = np.zeros(2_000_000)"))
+    ok(kernel.run("%%submit --no-wait --as job\nX.sum()"))
+    ok(kernel.run("X[:] = 1"))
+    assert float(ok(kernel.run("float(job.result())")).result) == 0
+
+
+def test_dry_run_tells_names_and_modules_apart(kernel: Kernel):
+    ok(kernel.run("import math\nx = 1"))
+    assert (
+        "in: nothing\nmodules imported there: math\n" in ok(kernel.run("%%submit --dry-run\nmath.pi")).stdout
+    )
+    assert "in: x (" in ok(kernel.run("%%submit --dry-run\nx")).stdout
+
+
 def test_credentials_are_stopped_before_sending(kernel: Kernel, scheduler):
     before = len(scheduler.client.jobs(limit=100).jobs)
     ok(kernel.run("api_token = 'abc'"))

@@ -40,6 +40,19 @@ def test_exception_shows_the_workers_traceback_with_the_cells_lines(kernel: Kern
     assert cell.card["state"] == "failed"
 
 
+def test_what_a_cell_had_assigned_before_it_failed_stays_as_it_would_have_here(kernel: Kernel):
+    kernel.run("log = []")
+    cell = kernel.run("%%submit\nnet = 5\nlog.append(net)\n1 / 0\nlate = 1")
+    assert (cell.status, cell.ename) == ("error", "JobFailed")
+    assert cell.card["summary"] == "in: log · out: net · changed: log"
+    assert "the cell failed; these are the names it had assigned before" in cell.card_text
+    assert cell.stderr == ""
+    assert kernel.run("net, log, 'late' in globals()").result == "(5, [5], False)"
+    kernel.run("del net")
+    assert kernel.run(f"%attach {cell.card['number']}").ename == "JobFailed"
+    assert kernel.run("net").result == "5"
+
+
 def test_failing_rank_of_a_gang_is_named_and_shown(kernel: Kernel):
     cell = kernel.run("""
         %%submit --tasks 2

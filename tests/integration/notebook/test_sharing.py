@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,8 +58,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
             yield kernel
         finally:
             kernel.close()
-            with contextlib.suppress(ProcessLookupError):
-                assert scheduler.stop() == 0
+            scheduler.end()
 
 
 @pytest.fixture

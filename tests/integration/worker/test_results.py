@@ -64,6 +64,13 @@ def test_an_input_over_the_digest_budget_is_said_loudly(workers: Workers) -> Non
     assert note.startswith("a is over the budget of 1 MiB")
 
 
+def test_a_deleted_input_is_named_when_the_cell_went_well(workers: Workers) -> None:
+    run = workers.run("del a\nb = 1", {"a": 1, "b": 2}, outputs=["a", "b"], mutable_inputs=["a"])
+    assert run.manifest["deleted"] == ["a"]
+    assert (run.result(), run.manifest["missing"]) == ({"b": 1}, {})
+    assert workers.run("del a\nb = 1\n1 / 0", {"a": 1}, outputs=["b"]).manifest["deleted"] == []
+
+
 def test_a_small_digest_budget_is_told_in_bytes(workers: Workers) -> None:
     run = workers.run("a.sum()", {"a": np.zeros(1000)}, mutable_inputs=["a"], digest_budget_bytes=1000)
     assert "over the budget of 1,000 bytes" in run.manifest["notes"][0]

@@ -62,6 +62,18 @@ def test_small_values_that_happen_to_be_one_object_are_no_aliases() -> None:
     assert ns == {"n": 2, "m": 1}
 
 
+def test_name_that_the_cell_deleted_goes_here_too_and_its_aliases_stay() -> None:
+    manifest, blobs = result({"y": 2}, deleted=("x", "gone"))
+    value = [1]
+    ns: dict[str, Any] = {"x": value, "z": value}
+    bound = bind_results(manifest, blobs.__getitem__, ns)
+    assert ns == {"y": 2, "z": [1]}
+    assert bound.deleted == ("x",)
+    ns["x"] = 5
+    assert bind_results(manifest, blobs.__getitem__, ns, ["y"]).deleted == ()
+    assert ns["x"] == 5
+
+
 def test_result_without_names_binds_nothing() -> None:
     nothing: dict[str, bytes] = {}
     bound = bind_results(ResultManifest(missing={"x": "why"}, notes=("note",)), nothing.__getitem__, {})
@@ -91,4 +103,5 @@ def test_summary_names_what_went_in_came_out_and_was_changed() -> None:
     assert summary_line(["net", "X"], ["history"], ["net"]) == "in: net, X · out: history · changed: net"
     assert summary_line([], ["a", "net"], ["net"], ["f"]) == "out: a · changed: net · not back: f"
     assert summary_line(map(str, range(12))) == "in: 0, 1, 2, 3, 4, 5, 6, 7, +4"
+    assert summary_line(["x", "y"], deleted=["x"]) == "in: x, y · deleted: x"
     assert summary_line() == ""
