@@ -13,6 +13,7 @@ from typing import Any
 from IPython import display as _display
 from IPython.core.interactiveshell import InteractiveShell
 
+from . import describe
 from .card import Card
 from .replay import Mimes, Stream
 
@@ -67,12 +68,12 @@ class CellOutput:
 
     # ---- the card
 
-    def draw_card(self) -> None:
-        """Show the card, or its newest state in place of what it showed before."""
+    def draw_card(self, *, final: bool = False) -> None:
+        """Show the card, or its newest state in place of what it showed before. `final`: nothing will be added to it."""
         if self.card is None:
             return
         if not self._rich:
-            self._print_card()
+            self._print_card(final)
             return
         bundle = self.card.mimebundle(now_us())
         publish_display_data(
@@ -80,10 +81,14 @@ class CellOutput:
         )
         self.card_shown = True
 
-    def _print_card(self) -> None:
-        """A terminal cannot replace what it printed: a line for each new state and reason, none for progress."""
+    def _print_card(self, final: bool) -> None:
+        """A terminal cannot replace what it printed: a line for each new state and reason, none for progress; how the job
+        ended is told once, with the summary below it.
+        """
         card = self.card
         assert card is not None
+        if card.job is not None and card.job.state in describe.ENDED and not final:
+            return
         first, *rest = card.text(now_us()).splitlines()
         state = first if card.job is None else (card.job.state, card.job.reason, card.job.attempts_made)
         lines = [first] if state != self._printed_state else []

@@ -181,7 +181,7 @@ class CellRun:
         if ended.state != "succeeded":
             if trusted:
                 self._take_what_is_there(ended, output, keyboard, sent)
-            output.draw_card()
+            output.draw_card(final=True)
             raise failure(self._client, ended, replay.error, with_tail=False)
         try:
             if not trusted:
@@ -216,14 +216,14 @@ class CellRun:
         assert card is not None
         manifest, blobs = keyboard.call(lambda: self._fetch(job))
         if manifest is None:
-            output.draw_card()
+            output.draw_card(final=True)
             return None
         bound = bind(manifest, blobs, self._shell.user_ns)
         missing = worth_telling(bound.missing, sent.asked_back)
         names_missing = [name for name in missing if name != manifest.value_key]
         card.summary = summary_line(sent.names, bound.bound, bound.changed, names_missing, bound.deleted)
         card.notes = [*card.notes, *bound.notes]
-        output.draw_card()
+        output.draw_card(final=True)
         for name, reason in missing.items():
             what = "the value of the last expression" if name == manifest.value_key else name
             output.text("stderr", f"{what} did not come back: {reason}\n")
@@ -231,7 +231,7 @@ class CellRun:
 
     def _leave_result(self, job: JobView, output: CellOutput, keyboard: Keyboard) -> None:
         """A stranger's job has ended: say what it left and how to have it."""
-        output.draw_card()
+        output.draw_card(final=True)
         view = keyboard.call(lambda: result_of(self._client, job.id))
         names = view.result.names if view is not None and view.result is not None else ()
         if names:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -81,8 +82,28 @@ def test_terminal_shows_text_and_each_state_once(environment, tmp_path):
     assert "y is 21" in done.stdout
     assert "ZeroDivisionError" in done.stdout
     assert "<div" not in done.stdout + done.stderr
-    assert done.stderr.count("term · succeeded") == 1, done.stderr
-    assert "in: x · out: y" in done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("✔ ")]
+    assert len(told) == 1, done.stderr
+    assert f"{told[0]}\n  in: x · out: y\n" in done.stderr
+    assert done.stderr.count("✘ ") == 1
+
+
+def test_terminal_shows_errors_of_ours_without_our_frames(environment, tmp_path):
+    script = tmp_path / "session.ipy"
+    script.write_text(
+        "%load_ext jupyter_gpucluster\nfrom jupyter_gpucluster import Job, submit\nrun = get_ipython().run_cell\n"
+        "run('Job(999999)')\nrun('submit(len, [1], tier=3)')\nrun('%attach 999999')\nrun('%%submit\\nx = = 2')\n"
+    )
+    command = [sys.executable, "-m", "IPython", "--no-banner", "--colors=NoColor", str(script)]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    assert shown.count("NotFound: there is no job 999999\n%jobs lists the jobs that you may see.\n") == 2, (
+        shown
+    )
+    assert "InvalidRequest: tier: '3' is not one of 0, 1, 2\n" in shown
+    assert ", line 2\n    x = = 2\n        ^\nSyntaxError: invalid syntax\n" in shown
+    assert "Traceback" not in shown
+    assert "gpucluster/" not in shown
 
 
 def test_script_without_ipython_submits_functions(environment, tmp_path):
