@@ -158,6 +158,7 @@ class EngineDriver:
             while (self._inbox or self._is_retry_due) and not self._closing:
                 if self._is_retry_due:
                     await self._retry_parked()
+                    await self._let_readers_in()
                 batch = [self._inbox.popleft() for _ in range(min(BATCH_LIMIT, len(self._inbox)))]
                 if batch:
                     await self._handle(batch)

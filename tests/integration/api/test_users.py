@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpucluster.api.client import ApiClient
-from gpucluster.api.errors import Forbidden, NotFound, Unauthenticated
+from gpucluster.api.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from gpucluster.api.transport import Transport, parse_address
 
 from . import serve_users
@@ -69,7 +69,8 @@ def users() -> Iterator[As]:
         yield client
         with client("admin") as admin:
             for job in admin.jobs(states=["open"]).jobs:
-                admin.cancel(job.id)
+                with contextlib.suppress(Conflict):  # it has ended just now
+                    admin.cancel(job.id)
             wait_until(lambda: not admin.jobs(states=["open"]).jobs, "the jobs to end")
         assert scheduler.stop() == 0
 
