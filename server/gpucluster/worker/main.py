@@ -44,6 +44,7 @@ _shell: Any = None
 _shell_note: str | None = None
 _has_inline_plots = False
 _is_told_to_stop = False
+_mask_before_fork: Any = ()
 
 
 def preload() -> None:
@@ -232,7 +233,9 @@ def _reset_signals() -> None:
     signal.signal(signal.SIGTERM, _on_stop)
     signal.signal(signal.SIGCONT, _on_continue)
     signal.siginterrupt(signal.SIGCONT, False)  # it also comes with each resume: what can go on waiting does
-    os.register_at_fork(after_in_child=_stop_as_usual)
+    os.register_at_fork(
+        before=_hold_stop, after_in_parent=_let_stop_come, after_in_child=_stop_as_usual_in_child
+    )
 
 
 def _on_stop(_number: int, _frame: Any) -> None:
@@ -245,10 +248,21 @@ def _on_continue(_number: int, _frame: Any) -> None:
     """Only that it came matters: sleeping and polling end, and Python looks for signals."""
 
 
-def _stop_as_usual() -> None:
+def _hold_stop() -> None:
+    """A SIGTERM that came to a new child before it had left our handler would be noticed by nobody: it waits."""
+    global _mask_before_fork
+    _mask_before_fork = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+
+def _let_stop_come() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _mask_before_fork)
+
+
+def _stop_as_usual_in_child() -> None:
     """In children of the cell: a pool ends its workers by SIGTERM and expects them to die of it."""
     if signal.getsignal(signal.SIGTERM) is _on_stop:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _let_stop_come()
 
 
 def _reset_standard_input() -> None:

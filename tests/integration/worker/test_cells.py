@@ -232,6 +232,22 @@ def test_a_notice_to_stop_that_comes_just_before_a_blocking_call_is_seen_with_th
     assert task.end_by(signal.SIGCONT).code == 143
 
 
+def test_a_child_that_is_told_to_end_right_at_its_start_ends(workers: Workers) -> None:
+    """The first function called in the child, before any of ours, sends it the signal, as a quick pool would."""
+    run = workers.run(
+        "import os, signal, time\nparent = os.getpid()\n"
+        "def early():\n    if os.getpid() != parent: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "import gpucluster.worker.main as main\noriginal = main.signal.getsignal\n"
+        "def getsignal(number):\n    early()\n    return original(number)\n"
+        "main.signal.getsignal = getsignal\n"
+        "pid = os.fork()\n"
+        "if pid == 0:\n    time.sleep(60)\n    os._exit(0)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))"
+    )
+    assert run.stdout == "-15\n"
+    assert "race" not in run.stderr
+
+
 def test_the_notice_to_stop_can_be_handled_by_the_cell(workers: Workers) -> None:
     task = workers.start(
         "import signal, time\nstopped = []\nsignal.signal(signal.SIGTERM, lambda *_: stopped.append(1))\n"
