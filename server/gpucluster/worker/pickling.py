@@ -7,6 +7,9 @@ never overwritten. So in a worker, whose namespace starts empty, they find what 
 notebook they find what the notebook holds by then, not a stale copy.
 
 A class that went away and comes back is the same class (cloudpickle keeps track of it), with the attributes it has here.
+
+Bytecode is that of one minor version of Python; another one crashes over it. So whatever goes by value carries where it
+comes from (origin.py), and it is looked at before anything is made of it; data alone loads anywhere.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import bars, namespace, obstacles, tensors
+from . import bars, namespace, obstacles, origin, tensors
+from .origin import CannotLoad as CannotLoad
 
 try:
     import cloudpickle
@@ -45,10 +49,6 @@ _NOT_CARRIED = frozenset(
 )
 
 NEEDS_CLOUDPICKLE = "functions and classes that a notebook defines need the package cloudpickle; install it in this environment"
-
-
-class CannotLoad(Exception):
-    """What was pickled elsewhere cannot be made here; the text says why, in one sentence."""
 
 
 class OverLimit(Exception):
@@ -207,6 +207,7 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
             return self._reduce_class
         own: dict[type, Callable[[Any], Any]] = {
             types.FunctionType: self._reduce_function,
+            types.CodeType: self._reduce_code,
             types.ModuleType: self._reduce_module,
             types.CellType: _reduce_cell,
             _LruCache: self._reduce_lru_cache,
@@ -276,6 +277,12 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
             "source": source,
         }
 
+    def _reduce_code(self, code: types.CodeType) -> Any:
+        reduce = getattr(self, "dispatch_table", {}).get(types.CodeType)
+        if reduce is None:
+            return NotImplemented
+        return _make_code, (origin.HERE, reduce(code)[1])
+
     def _reduce_lru_cache(self, wrapper: Any) -> Any:
         """The reduction of functools is by name, which nothing over there has; the cached results stay here."""
         if is_importable(wrapper):
@@ -295,7 +302,8 @@ class Pickler(_Base):  # type: ignore[misc, valid-type]
             return reduced
         make, args, state, _, _, set_state = reduced
         _complete_classes.add(cls)
-        return make, args, (set_state, id(cls) in self._root_classes, state), None, None, _set_class_state
+        state = (set_state, id(cls) in self._root_classes, state)
+        return _make_class, (origin.HERE, make, args), state, None, None, _set_class_state
 
     def _reduce_module(self, module: types.ModuleType) -> Any:
         name = module.__name__
@@ -334,6 +342,16 @@ def _refuse(obj: Any, obstacle: obstacles.Obstacle) -> Any:
 
 
 # ---- what the other side calls
+
+
+def _make_code(came_from: origin.Origin, args: tuple[Any, ...]) -> types.CodeType:
+    origin.require(came_from)
+    return types.CodeType(*args)
+
+
+def _make_class(came_from: origin.Origin, make: Callable[..., type], args: tuple[Any, ...]) -> type:
+    origin.require(came_from)
+    return make(*args)
 
 
 def _make_function(
@@ -514,6 +532,9 @@ def describe_load_error(error: BaseException, wanted: str | None = None) -> str:
         if error.name.partition(".")[0] == "cloudpickle":
             return NEEDS_CLOUDPICKLE
         return f"the module {error.name} is not there in this environment ({sys.executable})"
+    if isinstance(error, AttributeError) and wanted and wanted.startswith("cloudpickle."):
+        versions = f"{origin.last.cloudpickle} there, {origin.HERE.cloudpickle} here"
+        return f"it needs the same version of cloudpickle on both sides ({versions})"
     if isinstance(error, AttributeError) and wanted:
         return f"{wanted} does not exist in this environment: {error}"
     if isinstance(error, (EOFError, pickle.UnpicklingError)):

@@ -38,7 +38,6 @@ from .frames import Kind
 from .outbox import Outbox
 from .outcome import EXIT_ERROR, Outcome, exit_code_of, message_of
 
-
 NO_WIDGETS = "note: widgets need a kernel; this one was shown as text"
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpucluster.worker import namespace, pickling, salvage
+from gpucluster.worker import namespace, origin, pickling, salvage
 
 
 @pytest.fixture
@@ -258,20 +258,23 @@ def test_without_cloudpickle_data_goes_and_functions_say_what_they_need(tmp_path
         "class C: pass\n"
         "done = pickling.dump({'x': [1], 'f': f, 'c': C(), 'm': sys}, ns=globals())\n"
         "print(sorted(pickling.load(done.pickle)), sorted(done.failed), done.failed['f'])\n"
-        f"print(salvage.load_each(open({str(tmp_path / 'p')!r}, 'rb').read()))\n"
+        f"print(salvage.load_each(open({str(tmp_path / 'C')!r}, 'rb').read()))\n"
+        f"print(pickling.load(open({str(tmp_path / 'f')!r}, 'rb').read())['f']())\n"
     )
     ns: dict[str, Any] = {"__name__": "__main__"}
-    run(ns, "def f(): return 1")
-    (tmp_path / "p").write_bytes(pickling.dump({"f": ns["f"], "y": 2}, ns=ns).pickle)
+    run(ns, "def f(): return 1\nclass C: pass")
+    (tmp_path / "C").write_bytes(pickling.dump({"C": ns["C"], "y": 2}, ns=ns).pickle)
+    (tmp_path / "f").write_bytes(pickling.dump({"f": ns["f"]}, ns=ns).pickle)
     server = str(Path(pickling.__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", script], env={"PYTHONPATH": server}, capture_output=True, text=True, check=True
     )
-    first, second = done.stdout.splitlines()
+    first, second, third = done.stdout.splitlines()
     assert first.startswith(
         "['m', 'x'] ['c', 'f'] functions and classes that a notebook defines need the package cloudpickle"
     )
-    assert second.startswith("({'y': 2}, {'f': 'functions and classes that a notebook defines need")
+    assert second.startswith("({'y': 2}, {'C': 'functions and classes that a notebook defines need")
+    assert third == "1", "to run a function, nothing is needed"
 
 
 # ---- loading
@@ -328,6 +331,70 @@ def test_names_that_do_not_need_what_is_missing_are_saved(
     assert "the module gone_module is not there in this environment" in failed["deep"]
     assert failed["fails"] == failed["holds"] == "ValueError: made by another version"
     assert "helper" not in there
+
+
+@pytest.fixture
+def from_elsewhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], Any]:
+    """Do something as another version of Python would: `from_elsewhere(lambda: dump(…))`."""
+
+    def do(work: Callable[[], Any]) -> Any:
+        with monkeypatch.context() as patch:
+            patch.setattr(origin, "HERE", origin.Origin((3, 7), "0.5"))
+            return work()
+
+    return do
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def sent(): return 1",
+        "class sent: pass",
+        "class Class:\n    def method(self): return 1\nsent = Class()",
+        "sent = {'deep': [lambda x: x]}",
+        "import functools\nsent = functools.partial(lambda x: x, 1)",
+        "import enum\nclass sent(enum.Enum):\n    A = 1",
+    ],
+)
+def test_code_of_another_python_is_refused_before_anything_is_made_of_it(
+    ns: dict[str, Any], from_elsewhere: Any, source: str
+) -> None:
+    run(ns, source)
+    pickled = from_elsewhere(lambda: pickling.dump({"sent": ns["sent"], "data": [1]}, ns=ns))
+    here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    sentence = f"functions and classes defined in Python 3.7 cannot run in the Python {here} here"
+    with pytest.raises(pickling.CannotLoad, match=sentence):
+        pickling.load(pickled.pickle)
+    values, failed = salvage.load_each(pickled.pickle)
+    assert values == {"data": [1]}
+    assert sentence in failed["sent"]
+    assert "send data alone" in failed["sent"]
+
+
+def test_data_of_another_python_loads(ns: dict[str, Any], from_elsewhere: Any) -> None:
+    objects = {
+        "a": np.arange(3),
+        "n": {"x": [1.5, "text", None]},
+        "path": Path("a"),
+        "module": np,
+        "f": np.mean,
+    }
+    pickled = from_elsewhere(lambda: pickling.dump(objects, ns=ns))
+    loaded = pickling.load(pickled.pickle, pickled.buffers)
+    assert loaded["n"] == objects["n"]
+    assert loaded["f"] is np.mean
+
+
+def test_a_cloudpickle_that_does_not_understand_the_other_is_named(
+    ns: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import cloudpickle.cloudpickle
+
+    run(ns, "class Net: pass")
+    pickled = pickling.dump({"Net": ns["Net"]}, ns=ns)
+    monkeypatch.delattr(cloudpickle.cloudpickle, "_make_skeleton_class")
+    with pytest.raises(pickling.CannotLoad, match="needs the same version of cloudpickle on both sides"):
+        pickling.load(pickled.pickle)
 
 
 def test_salvaged_function_goes_on_using_what_the_notebook_holds(
