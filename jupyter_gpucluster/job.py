@@ -21,6 +21,7 @@ from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifes
 from . import connection, describe
 from .card import Card
 from .errors import NotBack, Untrusted, WaitTimeout
+from .happenings import limits_of
 from .outcome import bind, failure, fetch_blobs, log_text, result_of, worth_telling
 from .output import CellOutput, now_us
 from .replay import NotebookSink, Replay
@@ -35,13 +36,17 @@ _STATES_ONLY = (1 << 30, 0)
 
 
 class Why(str):
-    """Why a job is where it is: a sentence, with `verdict`, `code` and `facts` beside it (gpucluster.api.schemas.WhyView)."""
+    """Why a job is where it is: a sentence, with `verdict`, `code` and `facts` beside it (gpucluster.api.schemas.WhyView).
+    `limits`: by what means memory and CPU limits are kept, "" before there is a place.
+    """
 
     view: WhyView
+    limits: str
 
-    def __new__(cls, view: WhyView) -> Why:
-        made = super().__new__(cls, view.sentence)
+    def __new__(cls, view: WhyView, limits: str = "") -> Why:
+        made = super().__new__(cls, f"{view.sentence} Limits: {limits}." if limits else view.sentence)
         made.view = view
+        made.limits = limits
         return made
 
     @property
@@ -195,8 +200,9 @@ class Job:
         return self.view().progress
 
     def why(self) -> Why:
-        """Why the job is where it is, in a sentence with numbers."""
-        return Why(self._client().why(self._id))
+        """Why the job is where it is, in a sentence with numbers; and once it has a place, how its limits are kept."""
+        client = self._client()
+        return Why(client.why(self._id), limits_of(client, self.view()))
 
     def history(self) -> list[HistoryView]:
         """Every change of state with its cause, time and actor."""

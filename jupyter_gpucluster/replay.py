@@ -99,17 +99,26 @@ class Replay:
     """Draws the records of one rank of a job into a sink.
 
     `prefix` makes the job's display ids unique in the notebook; `where` names the whole log in notes ("%logs 12").
-    The error of the last attempt is kept in `error` for whoever raises it; those before are printed.
+    The error of the last attempt is kept in `error` for whoever raises it; those before are printed. `on_status` is given
+    each STATUS record (worker/frames.py), and what it returns is written as a line.
     """
 
     def __init__(
-        self, sink: Sink, *, prefix: str, where: str, limits: Limits = ALL, keep_last_error: bool = True
+        self,
+        sink: Sink,
+        *,
+        prefix: str,
+        where: str,
+        limits: Limits = ALL,
+        keep_last_error: bool = True,
+        on_status: Callable[[dict[str, Any]], str | None] | None = None,
     ) -> None:
         self._sink = sink
         self._prefix = prefix
         self._where = where
         self._limits = limits
         self._keep_last_error = keep_last_error
+        self._on_status = on_status
         self.error: RemoteError | None = None
         self._handlers: dict[str, Callable[[bytes], None]] = {
             "stdout": lambda payload: self._text("stdout", payload),
@@ -260,6 +269,9 @@ class Replay:
 
     def _status(self, payload: bytes) -> None:
         said = json.loads(payload) if payload else {}
+        told = self._on_status(said) if self._on_status is not None else None
+        if told:
+            self._write("stdout", f"— {told} —\n")
         if said.get("event") == "truncated":
             self._write(
                 "stderr", "[the job wrote more than its log takes; what came after this was dropped]\n"

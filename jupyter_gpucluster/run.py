@@ -22,6 +22,7 @@ from .binding import Bound, summary_line
 from .card import Card
 from .errors import CellSyntaxError, Detached, Untrusted, Withdrawn, as_typed, one_line
 from .follow import Reader, StreamClosed, Watch
+from .happenings import limits_text, status_text
 from .interrupt import Interrupted, Keyboard
 from .job import Job
 from .outcome import bind, failure, fetch_blobs, result_of, worth_telling
@@ -46,10 +47,13 @@ class Settings:
 
 @dataclass(frozen=True)
 class Sent:
-    """Names that went with the cell, and outputs that the user asked for by name."""
+    """Names that went with the cell, outputs that the user asked for by name, and whether he asked for an amount of memory
+    or CPU cores.
+    """
 
     names: tuple[str, ...] = ()
     asked_back: frozenset[str] = frozenset()
+    asks_limits: bool = False
 
 
 def _tell_cut_displays(output: CellOutput, job: JobView) -> None:
@@ -59,6 +63,15 @@ def _tell_cut_displays(output: CellOutput, job: JobView) -> None:
             f"[displays of {job.owner_name} are shown without HTML and scripts; %attach {job.number} --trust shows "
             "them whole]\n",
         )
+
+
+def _note_limits(card: Card | None, said: Mapping[str, Any]) -> None:
+    """Say in the card how the limits that were asked for are kept."""
+    if card is None or card.job is None or said.get("event") != "up":
+        return
+    text = f"limits: {limits_text(card.job, said.get('limit_means') or {})}"
+    if text != "limits: " and text not in card.notes:
+        card.notes = [*card.notes, text]
 
 
 def _warn(warnings: Iterable[str]) -> None:
@@ -112,7 +125,8 @@ class CellRun:
             card.update(job)
             output.draw_card()
             output.text("stderr", "".join(f"warning: {warning}\n" for warning in prepared.warnings))
-            sent = Sent(tuple(prepared.names), frozenset(flat(values.get("out"))))
+            asks_limits = bool(values.get("memory") or values.get("cpus"))
+            sent = Sent(tuple(prepared.names), frozenset(flat(values.get("out"))), asks_limits)
             return self._follow(job, output, keyboard, sent)
 
     def _hand_over(self, prepared: Prepared, output: CellOutput | None, keyboard: Keyboard) -> JobView:
@@ -173,7 +187,11 @@ class CellRun:
         trusted: bool = True,
     ) -> Any:
         replay = Replay(
-            output, prefix=output.card_id, where=f"%logs {job.number}", limits=self._settings.limits
+            output,
+            prefix=output.card_id,
+            where=f"%logs {job.number}",
+            limits=self._settings.limits,
+            on_status=lambda said: _note_limits(output.card, said) if sent.asks_limits else None,
         )
         watch = Watch(self._client, job, output, replay, keyboard, on_interrupt=self._settings.on_interrupt)
         ended = watch.run()
@@ -278,7 +296,13 @@ class CellRun:
         """Draw a log without a card; with `follow` until the job ends or ■ is pressed."""
         view = job.view()
         output = self._output(None, inert=not view.mine)
-        replay = Replay(output, prefix=output.card_id, where=f"job {job.number}", keep_last_error=False)
+        replay = Replay(
+            output,
+            prefix=output.card_id,
+            where=f"job {job.number}",
+            keep_last_error=False,
+            on_status=lambda said: status_text(view, said),
+        )
         follower = self._client.log(job.id, rank, attempt=attempt, tail=tail, follow=follow)
         closed: StreamClosed | None = None
         with Keyboard() as keyboard, Reader(follower, keyboard) as reader:

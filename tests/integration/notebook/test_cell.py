@@ -192,7 +192,7 @@ def test_every_rank_of_a_gang_runs_the_cell_and_rank_0_is_shown(kernel: Kernel):
         rank * 10
         """))  # fmt: skip
     assert shown.stdout == "I am 0 of 3\n"
-    assert ok(kernel.run("%logs gang --rank 2")).stdout == "I am 2 of 3\n"
+    assert ok(kernel.run("%logs gang --rank 2")).stdout.endswith("I am 2 of 3\n")
     assert ok(kernel.run("rank, gang.results(), gang.result()")).result == "(0, [0, 10, 20], 0)"
 
 

@@ -140,6 +140,7 @@ def test_following_a_log_ends_quietly_at_an_interrupt(kernel: Kernel):
         "%%submit --no-wait --as job --gpus 0\nimport time\nprint('begun', flush=True)\ntime.sleep(3600)"
     )
     cell = kernel.run("%logs job --follow", Once(lambda cell: "begun" in cell.stdout, kernel.interrupt))
-    assert (cell.status, cell.stdout) == ("ok", "begun\n")
+    assert cell.status == "ok"
+    assert cell.stdout.endswith("begun\n")
     assert kernel.run("job.state").result == "'running'"
     kernel.run("job.cancel(); job.wait()")
