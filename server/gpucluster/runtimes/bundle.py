@@ -21,6 +21,8 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _TREES = ("worker", "runtimes/supervisor")
 _FILES = ("__init__.py", "runtimes/__init__.py")
 _CACHE = "__pycache__"
+#: The folder of the bundle that scripts of a command job find `gpucluster` in (worker/for_scripts.py).
+SCRIPTS = "scripts"
 
 
 def write_bundle(data_dir: str) -> str:
@@ -49,7 +51,7 @@ def _write(folder: str, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         path = os.path.join(folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        folders.add(os.path.dirname(path))
+        folders.update(str(parent) for parent in Path(path).parents if parent.is_relative_to(folder))
         with open(path, "xb") as file:
             os.fchmod(file.fileno(), 0o644)
             file.write(content)
@@ -138,6 +140,7 @@ def _contents() -> Iterator[tuple[str, bytes]]:
     for path in sorted(paths):
         yield f"gpucluster/{path.relative_to(_PACKAGE).as_posix()}", path.read_bytes()
     yield "start.py", (_PACKAGE / "worker" / "start.py").read_bytes()
+    yield f"{SCRIPTS}/gpucluster/__init__.py", (_PACKAGE / "worker" / "for_scripts.py").read_bytes()
 
 
 def _digest(files: dict[str, bytes]) -> str:

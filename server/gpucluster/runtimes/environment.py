@@ -29,14 +29,21 @@ def task_id(attempt_id: str, rank: int) -> str:
     return f"{attempt_id}.{rank}"
 
 
-def task_environment(order: TaskOrder, node: Node, task_dir: str) -> dict[str, str]:
-    """All variables of the task but the secret ones. The user's win over defaults, never over ours."""
-    return {
+def task_environment(order: TaskOrder, node: Node, task_dir: str, scripts: str) -> dict[str, str]:
+    """All variables of the task but the secret ones. The user's win over defaults, never over ours.
+
+    `scripts`: the folder where a command's scripts find `gpucluster`; it stands last on their path.
+    """
+    env = {
         "TMPDIR": os.path.join(task_dir, protocol.SCRATCH_FOLDER),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **_without_ours(program_environment(order.program)),
         **_ours(order, node, task_dir),
     }
+    if order.program.kind is ProgramKind.COMMAND:
+        path = env.get("PYTHONPATH")
+        env["PYTHONPATH"] = f"{path}{os.pathsep}{scripts}" if path else scripts
+    return env
 
 
 def secret_environment(order: TaskOrder) -> dict[str, str]:

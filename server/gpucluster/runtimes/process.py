@@ -163,7 +163,7 @@ class ProcessRuntime:
             "interpreter": program.interpreter or sys.executable,
             "cwd": program.cwd or os.path.join(task_dir, protocol.SCRATCH_FOLDER),
             "sys_path": list(program.sys_path),
-            "env": task_environment(order, node, task_dir),
+            "env": task_environment(order, node, task_dir, os.path.join(self._bundle, bundle.SCRIPTS)),
             "inputs": inputs and {"names": list(inputs.names), "buffers": len(inputs.buffers)},
             "outputs": list(program.outputs),
             "mutable_inputs": list(program.mutable_inputs),

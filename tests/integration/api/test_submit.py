@@ -6,6 +6,7 @@ import pickle
 import sys
 import threading
 import uuid
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -25,11 +26,17 @@ from gpucluster.api.errors import (
 from gpucluster.api.schemas import CHUNK_BYTES, JobSubmission, RoleSubmission
 from gpucluster.model.jobs import InputManifest
 
-from .conftest import Scheduler, command, ended
+from .conftest import Scheduler, command, ended, wait_until
 
 
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def printed(client: ApiClient, job: str) -> str:
+    """The standard output of the job so far."""
+    with client.log(job) as log:
+        return b"".join(item.payload or b"" for item in log if item.kind == "stdout").decode()
 
 
 def with_inputs(*blobs: bytes, **fields: Any) -> JobSubmission:
@@ -78,6 +85,32 @@ def test_what_a_failed_cell_had_assigned_is_told_and_can_be_fetched(client: ApiC
     assert told.result.notes == ("the cell failed; these are the names it had assigned before",)
     assert told.result.pickle is not None
     assert pickle.loads(client.fetch_blob(told.result.pickle, job=job.id)) == {"x": 42}
+
+
+def test_a_script_reports_its_steps_and_prints_at_once(client: ApiClient, folder: Path) -> None:
+    script = folder / "train.py"
+    script.write_text(
+        "import os, time\nfrom gpucluster.worker import report\nprint('started')\n"
+        f"while not os.path.exists({str(folder / 'go')!r}): time.sleep(0.01)\n"
+        "for step in range(1, 4): report(step, total=3, loss=1 / step)\n"
+    )
+    job = client.submit(command(f"exec {sys.executable} -S {script}"))
+    wait_until(lambda: printed(client, job.id) == "started\n", "the first line of the script")
+    (folder / "go").touch()
+    view = ended(client, job)
+    assert view.state == "succeeded"
+    assert view.progress is not None
+    assert (view.progress.step, view.progress.total) == (3, 3)
+
+
+def test_what_a_user_sets_for_python_comes_before_ours(client: ApiClient) -> None:
+    job = client.submit(
+        command("echo $PYTHONPATH $PYTHONUNBUFFERED", env={"PYTHONPATH": "/a:/b", "PYTHONUNBUFFERED": ""})
+    )
+    ended(client, job)
+    text = printed(client, job.id)
+    assert text.startswith("/a:/b:/")
+    assert text.endswith("/scripts\n")
 
 
 def test_source_and_default_name_come_from_the_submission(client: ApiClient) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucluster.runtimes.bundle import prune_bundles, write_bundle
+from gpucluster.runtimes.bundle import SCRIPTS, prune_bundles, write_bundle
 
 
 def test_bundle_is_written_once_and_named_by_its_content(tmp_path: Path) -> None:
@@ -78,6 +78,39 @@ def test_supervisor_of_the_bundle_needs_nothing_else(tmp_path: Path) -> None:
         [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
     )
     assert done.stdout.startswith(folder)
+
+
+@pytest.fixture
+def run_script(tmp_path: Path) -> Callable[[str, str], str]:
+    """Run Python code as a command job would, with nothing installed, behind this entry of PYTHONPATH."""
+    scripts = os.path.join(write_bundle(str(tmp_path)), SCRIPTS)
+
+    def run(code: str, path: str) -> str:
+        environment = {"PYTHONPATH": os.pathsep.join(filter(None, [path, scripts]))}
+        command = [sys.executable, "-S", "-c", code]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, env=environment, cwd=tmp_path
+        ).stdout
+
+    return run
+
+
+def test_a_script_finds_report_where_nothing_is_installed(
+    run_script: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    (tmp_path / "gpucluster").mkdir()  # a folder of the user's that happens to be called so
+    code = "import gpucluster\nfrom gpucluster.worker import report\nreport(1)\nprint(gpucluster.__file__)"
+    assert run_script(code, "").startswith(str(tmp_path / "bundle"))
+
+
+def test_an_installed_package_wins_over_the_bundle(
+    run_script: Callable[[str, str], str], tmp_path: Path
+) -> None:
+    (tmp_path / "site" / "gpucluster").mkdir(parents=True)
+    (tmp_path / "site" / "gpucluster" / "__init__.py").write_text("WHICH = 'installed'")
+    (tmp_path / "site" / "gpucluster" / "api.py").write_text("")
+    code = "import sys; sys.path.append('site')\nimport gpucluster.api, importlib\nprint(importlib.reload(gpucluster).WHICH)"
+    assert run_script(code, "") == "installed\n"
 
 
 def test_old_bundles_go_unless_they_are_in_use(tmp_path: Path) -> None:
