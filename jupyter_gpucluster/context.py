@@ -12,6 +12,10 @@ from typing import Any
 from gpucluster.api import environment
 
 
+#: VS Code's ids are addresses with the path of the notebook in them; what tells cells apart stands at their end.
+_CELL_ID_LENGTH = 200
+
+
 def import_path(entries: Iterable[str] | None = None, beside: str | None = None) -> list[str]:
     """sys.path as the job gets it: what is there, in order, once each.
 
@@ -52,7 +56,7 @@ def cell_id(shell: Any) -> str | None:
     except LookupError:
         return None
     found = (parent.get("metadata") or {}).get("cellId")
-    return str(found) if found else None
+    return str(found)[-_CELL_ID_LENGTH:] if found else None
 
 
 _commits: dict[str, tuple[float, str | None]] = {}

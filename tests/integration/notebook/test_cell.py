@@ -203,6 +203,22 @@ def test_cell_knows_its_notebook_and_cell(start_kernel, scheduler):
     assert (job.notebook_path, job.cell_id) == ("work/a.ipynb", "cell-9")
 
 
+def test_cell_of_a_front_end_that_names_neither_notebook_nor_cell(kernel: Kernel, scheduler):
+    job = scheduler.client.job(ok(kernel.run("%%submit\n1")).card["number"])
+    assert (job.notebook_path, job.cell_id) == (None, None)
+
+
+def test_cell_of_vs_code_is_known_by_the_end_of_its_address(kernel: Kernel, scheduler):
+    ok(kernel.run("__vsc_ipynb_file__ = '/home/ada/a.ipynb'"))
+    address = f"vscode-notebook-cell:/home/ada/{'deep/' * 60}a.ipynb#W2sZmlsZQ%3D%3D"
+    cell = ok(kernel.run("%%submit\n1", cell_id=address))
+    job = scheduler.client.job(cell.card["number"])
+    assert job.notebook_path == "/home/ada/a.ipynb"
+    assert job.cell_id is not None
+    assert address.endswith(job.cell_id)
+    assert job.cell_id.endswith("a.ipynb#W2sZmlsZQ%3D%3D")
+
+
 def test_statement_on_a_line_is_a_job_and_a_loop_of_them_works(kernel: Kernel):
     ok(kernel.run("def square(n):\n    print('squaring', n)\n    return n * n"))
     assert ok(kernel.run("nine = %submit --gpus 0 square(3)\nnine")).result == "9"
