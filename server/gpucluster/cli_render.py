@@ -9,12 +9,13 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from .api.schemas import DryRun, HistoryView, JobView, NodeView, QueueView, StatusView, WhyView
+from .api.words import duration, happening
 from .cli_text import (
     MICROSECONDS,
     Column,
     Glyphs,
-    duration_text,
     facts,
+    fitted,
     listed,
     local_time,
     number_text,
@@ -37,7 +38,8 @@ STATE_STYLES = {
     JobState.CANCELLED.value: "dim",
 }
 HEALTH_STYLES = {"ready": "green", "cordoned": "yellow", "lost": "bold red"}
-QUEUE_BAR_CELLS = 16
+#: Terminals from this width on get longer bars.
+WIDE = 100
 
 
 def gpus(amounts: dict[str, int]) -> float:
@@ -52,7 +54,7 @@ def status(view: StatusView, now_us: int, glyphs: Glyphs) -> RenderableType:
         ("Cluster", view.cluster),
         (
             "Scheduler",
-            f"version {view.version}, pid {view.pid}, up {duration_text((now_us - view.started_us) / MICROSECONDS)} "
+            f"version {view.version}, pid {view.pid}, up {duration((now_us - view.started_us) / MICROSECONDS)} "
             f"(since {local_time(view.started_us, now_us)})",
         ),
         ("Address", view.address),
@@ -89,27 +91,28 @@ def queues(
     ordered = _tree_order(views)
     names = [_queue_name(view, depth, default_queue) for view, depth in ordered]
     rows = [view for view, _ in ordered]
-    shown = table(
-        [
-            Column("QUEUE", names, stretch=True),
-            Column("GUARANTEED", [number_text(gpus(view.guaranteed)) for view in rows], right=True),
-            Column("USED", [number_text(gpus(view.used)) for view in rows], right=True),
-            Column("BORROWED", [_borrowed(view, glyphs) for view in rows], right=True),
-            Column("MAX", [_maximum(view, glyphs) for view in rows], right=True),
-            Column("YOURS", [number_text(gpus(view.mine)) for view in rows], keep=4, right=True),
-            Column("RUNNING", [str(view.running) for view in rows], right=True),
-            Column("WAITING", [str(view.waiting) for view in rows], right=True),
-            Column("", _bars(rows, glyphs), keep=5),
-            Column("", [view.description for view in rows], keep=3, stretch=True),
-        ],
-        width,
-    )
-    legend = (
-        f"in GPUs. {glyphs.full} used  {glyphs.over} borrowed  {glyphs.promised} guaranteed, free  "
-        f"{glyphs.lendable} up to max"
-    )
-    mark = "; * default queue" if default_queue else ""
-    return Group(shown, Text(legend + mark, style="dim"))
+    bars = Column("", _bars(rows, 16 if width >= WIDE else 8, glyphs), keep=5)
+    columns = [
+        Column("QUEUE", names, stretch=True),
+        Column("GUARANTEED", [number_text(gpus(view.guaranteed)) for view in rows], right=True),
+        Column("USED", [number_text(gpus(view.used)) for view in rows], right=True),
+        Column("BORROWED", [_borrowed(view, glyphs) for view in rows], right=True),
+        Column("MAX", [_maximum(view, glyphs) for view in rows], right=True),
+        Column("YOURS", [number_text(gpus(view.mine)) for view in rows], keep=4, right=True),
+        Column("RUNNING", [str(view.running) for view in rows], right=True),
+        Column("WAITING", [str(view.waiting) for view in rows], right=True),
+        bars,
+    ]
+    legend = ["In GPUs.", *(["* default queue."] if default_queue else [])]
+    if bars in fitted(columns, width):
+        legend.append(
+            f"{glyphs.full} used  {glyphs.over} borrowed  {glyphs.promised} guaranteed, free  {glyphs.lendable} up to max"
+        )
+    parts: list[RenderableType] = [table(columns, width), Text(" ".join(legend), "dim")]
+    descriptions = [(view.name, Text(view.description, "dim")) for view in rows if view.description]
+    if descriptions:
+        parts += [Text(), facts(descriptions)]
+    return Group(*parts)
 
 
 def _tree_order(views: Sequence[QueueView]) -> list[tuple[QueueView, int]]:
@@ -147,15 +150,17 @@ def _maximum(view: QueueView, glyphs: Glyphs) -> str:
     return number_text(gpus(view.max)) if GPU in view.max else glyphs.dash
 
 
-def _bars(views: Sequence[QueueView], glyphs: Glyphs) -> list[Text]:
+def _bars(views: Sequence[QueueView], length: int, glyphs: Glyphs) -> list[Text]:
     """One scale for all queues, so that they can be compared."""
     scale = max([1.0, *(max(gpus(v.guaranteed), gpus(v.used), gpus(v.max)) for v in views)])
-    return [_bar(view, scale, glyphs) for view in views]
+    return [_bar(view, length / scale, glyphs) for view in views]
 
 
-def _bar(view: QueueView, scale: float, glyphs: Glyphs) -> Text:
+def _bar(view: QueueView, per_gpu: float, glyphs: Glyphs) -> Text:
+    """`per_gpu`: characters for one GPU."""
+
     def cells(amount: float) -> int:
-        return max(round(amount / scale * QUEUE_BAR_CELLS), 1 if amount else 0)
+        return max(round(amount * per_gpu), 1 if amount else 0)
 
     used, borrowed, guaranteed = gpus(view.used), gpus(view.borrowed), gpus(view.guaranteed)
     own = cells(used - borrowed)
@@ -214,7 +219,8 @@ def _node_notes(views: Sequence[NodeView]) -> list[Text]:
 # ---- jobs
 
 
-def jobs(views: Sequence[JobView], now_us: int, width: int, more: bool = False) -> RenderableType:
+def jobs(views: Sequence[JobView], now_us: int, width: int, more: int | None = None) -> RenderableType:
+    """`more`: there are older ones, and so many would show some of them."""
     if not views:
         return Text("No jobs.", "dim")
     shown = table(
@@ -231,13 +237,13 @@ def jobs(views: Sequence[JobView], now_us: int, width: int, more: bool = False) 
         ],
         width,
     )
-    return Group(shown, Text("More with -n.", "dim")) if more else shown
+    return Group(shown, Text(f"Older ones are left out; -n {more} shows more.", "dim")) if more else shown
 
 
 def _job_time(view: JobView, now_us: int) -> str:
     """How long it ran, or has been running; for a pending one, how long it has been waiting."""
     start = view.started_us or view.submitted_us
-    return duration_text(((view.ended_us or now_us) - start) / MICROSECONDS)
+    return duration(((view.ended_us or now_us) - start) / MICROSECONDS)
 
 
 def _detail(view: JobView) -> str:
@@ -276,13 +282,14 @@ def why(view: WhyView, job: JobView, history: Sequence[HistoryView], now_us: int
 
 
 def _history(entries: Sequence[HistoryView], now_us: int) -> RenderableType:
+    attempts = max((entry.attempt or 0 for entry in entries), default=0)
     pairs: list[tuple[str, str | Text]] = []
     for entry in entries:
         text = Text.assemble((f"{entry.to_state:9}", STATE_STYLES.get(entry.to_state, "")))
-        text.append(f"  {entry.cause}" + (f", attempt {entry.attempt}" if entry.attempt else ""), "dim")
-        if entry.detail:
-            text.append(f"  {entry.detail}")
-        pairs.append((local_time(entry.time_us, now_us), text))
+        told = happening(entry)
+        if entry.attempt and entry.to_state == JobState.STARTING.value and attempts > 1:
+            told = f"attempt {entry.attempt} {told}"
+        pairs.append((local_time(entry.time_us, now_us), text.append(f"  {told}") if told else text))
     return facts(pairs)
 
 
@@ -316,8 +323,7 @@ def dry_run(view: DryRun) -> RenderableType:
         )
     if view.uploads_bytes:
         pairs.append(("To upload", size_text(view.uploads_bytes)))
-    pairs.append(("Starts", view.sentence))
-    return Group(facts(pairs), Text("Nothing was submitted.", "dim"))
+    return Group(facts(pairs), Text(view.sentence), Text("Nothing was submitted.", "dim"))
 
 
 def _role_text(role: dict[str, Any]) -> str:

@@ -117,15 +117,16 @@ def run_submit(arguments: argparse.Namespace, output: Output) -> int:
 
 def _what_next(job: JobView) -> str:
     where = placement(job)
-    state = f"on {where}" if where else job.waits or job.state
+    state = f"on {where}" if where else job.waits or ": ".join(filter(None, (job.state, job.reason)))
+    state = state.rstrip(".")
     return f"job {job.number} in queue {job.queue}: {state}. Its log: gpucluster logs {job.number} --follow"
 
 
 def _follow(client: ApiClient, job: JobView, output: Output) -> int:
     output.aside(f"job {job.number} in queue {job.queue}")
     try:
-        with client.follow(job.id) as stream:
-            last = LogWriter(output).write_all(stream)
+        with client.follow(job.id) as stream, LogWriter(output) as writer:
+            last = writer.write_all(stream)
     except KeyboardInterrupt:
         output.aside(
             f"\njob {job.number} goes on. Its log: gpucluster logs {job.number} --follow; "

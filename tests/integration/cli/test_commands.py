@@ -173,10 +173,22 @@ def test_cancel_of_several_tries_all_and_tells_which_could_not_be(cli):
     assert "99999" in err
     assert cli.ended(number).state == "cancelled"
     cli.run("cancel", number)  # once more does no harm
-    done = cli.submit("--gpus", "0", "--", "true")
+    done = cli.submit("--gpus", "0", "--name", "quick", "--", "true")
     cli.ended(done)
-    _, err = cli.run("cancel", done, code=1)
-    assert "succeeded" in err
+    out, _ = cli.run("cancel", done)
+    assert out == f"job {done} quick had succeeded already; there is nothing to cancel\n"
+    (view,) = cli.json("cancel", done)
+    assert view["state"] == "succeeded"
+
+
+def test_job_that_is_asked_for_by_name_is_told_by_number(cli):
+    numbers = [cli.submit("--gpus", "0", "--name", "prep", "--", "true") for _ in range(2)]
+    _, err = cli.run("why", "prep", code=4)
+    assert "jobs are named by number, and 'prep' is none" in err
+    assert f"Your jobs called prep are {numbers[1]}, {numbers[0]}." in err
+    _, err = cli.run("cancel", "nobody", code=4)
+    assert "`gpucluster jobs` lists your jobs" in err
+    assert f"Job {numbers[0]} prep" in cli.run("why", f"#{numbers[0]}")[0]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +200,14 @@ def test_cancel_of_several_tries_all_and_tells_which_could_not_be(cli):
         (["submit", "--queue", "nope", "--", "true"], 2, "nope"),
         (["submit", "--gpus", "40", "--", "true"], 2, "8 GPUs"),
         (["submit", "--gpu-type", "H900", "--", "true"], 2, "H900"),
+        (["submit", "--gpus", "40", "--", "true"], 2, "--gpus: no node has 40 GPUs"),
+        (["logs", "1", "--rank", "7"], 2, "--rank: job 1 has ranks"),
         (["jobs", "--state", "asleep"], 2, "--state: 'asleep' is not one of"),
+        (
+            ["jobs", "--queue", "bacth"],
+            2,
+            "--queue: 'bacth' is not one of root, research, batch\nDid you mean batch?",
+        ),
     ],
 )
 def test_failure_has_its_exit_code_and_a_text_without_traceback(cli, arguments, code, wanted):
@@ -249,6 +268,22 @@ def test_names_that_the_encoding_lacks_do_not_end_the_command(cli):
     cli.run("topology", env={**cli.env, "PYTHONIOENCODING": "ascii"})
 
 
+def test_colours_of_a_log_go_into_a_pipe_only_when_asked_for(cli):
+    number = cli.submit("--gpus", "0", "--", "printf", r"\033[31mred\033[0m\n")
+    cli.ended(number)
+    assert cli.run("logs", number)[0] == "red\n"
+    assert cli.run("logs", number, "--tail", "1")[0] == "red\n"
+    assert cli.run("logs", number, "--color", "always")[0] == "\x1b[31mred\x1b[0m\n"
+
+
+def test_submission_that_has_to_wait_says_so_in_one_sentence(cli):
+    first = cli.submit("--gpus", "0", "--", "sleep", "600")
+    _, err = cli.run("submit", "--gpus", "0", "--after", first, "--", "true")
+    assert f"Waits for job {first} " in err
+    assert ".." not in err
+    cli.run("cancel", first)
+
+
 def test_no_colours_go_into_a_pipe(cli):
     for command in ("status", "queues", "nodes", "topology", "jobs"):
         assert "\x1b" not in cli.run(command)[0]
@@ -258,10 +293,37 @@ def test_stop_ends_the_scheduler_and_jobs_go_on_until_the_next_one(cli):
     number = cli.submit("--gpus", "0", "--", "sh", "-c", "sleep 2; echo done")
     assert "Running jobs go on" in cli.run("stop")[0]
     _, err = cli.run("status", code=3)
-    assert "no scheduler is running" in err
+    assert err == "gpucluster: no scheduler is running; the first submit starts one\n"
+    assert cli.run("stop")[0] == "No scheduler is running.\n"
     cli.submit("--gpus", "0", "--", "true")  # starts the next one
     assert cli.ended(number).state == "succeeded"
     assert cli.run("logs", number)[0] == "done\n"
+
+
+def test_without_a_scheduler_its_store_is_read(cli):
+    ended = cli.submit("--gpus", "0", "--name", "early", "--", "sh", "-c", "seq 30; exit 3")
+    cli.ended(ended)
+    number = cli.submit("--gpus", "1", "--name", "late", "--", "sh", "-c", "sleep 600")
+    wait_for(lambda: cli.json("jobs", "--state", "running")["jobs"])
+    asked_live = cli.run("logs", ended)[0], cli.run("why", ended)[0]
+    cli.run("stop")
+
+    out, err = cli.run("jobs")
+    assert err == "no scheduler is running; this is what its store holds\n"
+    assert "ended with" in out
+    assert "late" in out
+    assert [job["number"] for job in cli.json("jobs", "-n", "2")["jobs"]] == [int(number), int(ended)]
+    assert {job["state"] for job in cli.json("jobs", "--state", "failed", "-q", "research")["jobs"]} == {
+        "failed"
+    }
+    assert (cli.run("logs", ended)[0], cli.run("why", ended)[0]) == asked_live
+    assert cli.run("logs", ended, "--tail", "2", "--follow")[0] == "29\n30\n"
+    assert "was running when the last scheduler ended" in cli.run("why", number)[0]
+    assert f"Your job called late is {number}." in cli.run("why", "late", code=4)[1]
+    assert "there is no job 99999" in cli.run("logs", "99999", code=4)[1]
+    cli.run("cancel", number, code=3)
+    cli.submit("--gpus", "0", "--", "true")  # the next scheduler finds all as it was
+    assert cli.json("jobs", "--state", "running")["jobs"][0]["number"] == int(number)
 
 
 def test_serve_with_a_configuration_runs_its_cluster(tmp_path):

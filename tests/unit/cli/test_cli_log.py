@@ -7,6 +7,7 @@ import json
 import pytest
 
 from gpucluster.api.schemas import StreamItem
+from gpucluster.cli_colors import Decolored, keeps_colors
 from gpucluster.cli_output import Chunk, chunk_of, last_lines
 
 
@@ -61,3 +62,42 @@ def test_tail_is_counted_in_lines_however_they_were_written(parts, count, wanted
     lines, found = last_lines([Chunk(part, False) for part in parts], count)
     assert text_of(lines) == wanted
     assert found is enough
+
+
+# ---- colours
+
+
+class Stream:
+    def __init__(self, is_terminal: bool) -> None:
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_terminal", "kept"),
+    [("auto", True, True), ("auto", False, False), ("always", False, True), ("never", True, False)],
+)
+def test_colours_go_to_a_terminal_unless_asked_otherwise(choice, is_terminal, kept):
+    assert keeps_colors(choice, Stream(is_terminal)) is kept
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (b"\x1b[1;31mred\x1b[0m\n", b"red\n"),
+        (b"a\x1b]8;;http://x\x1b\\link\x1b]8;;\x07b", b"alinkb"),
+        (b"\x1b[2K\x1b[1Gstep\r\x1b(B", b"step\r"),
+        (b"\x1bPpicture\x1b\\after", b"after"),
+        (b"\xff\x00a\r\n\t", b"\xff\x00a\r\n\t"),
+        (b"an escape at the end \x1b", b"an escape at the end \x1b"),
+        (b"\x1b[31", b"\x1b[31"),
+        (b"\x1b]" + b"x" * 10_000, b"\x1b]" + b"x" * 10_000),
+    ],
+)
+def test_escape_sequences_are_taken_out_wherever_the_log_is_cut(written, shown):
+    for step in (1, 2, 3, len(written)):
+        decolored = Decolored()
+        pieces = [decolored.passed(written[start : start + step]) for start in range(0, len(written), step)]
+        assert b"".join([*pieces, decolored.rest()]) == shown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from view_samples import job
@@ -12,7 +13,7 @@ from gpucluster import __version__, cli
 from gpucluster.api.environment import git_commit, job_environment
 from gpucluster.api.options import options_for
 from gpucluster.api.schemas import AttemptView, TaskView
-from gpucluster.cli_demo import EXAMPLE, copy_examples, examples_folder
+from gpucluster.cli_demo import EXAMPLE, by_hand, copy_examples, examples_folder, typed
 from gpucluster.cli_output import exit_code
 from gpucluster.cli_submit import job_exit_code, submission
 from gpucluster.model import errors
@@ -118,13 +119,70 @@ def test_each_class_of_error_has_its_exit_code(error, code):
     assert exit_code(error) == code
 
 
-@pytest.mark.parametrize("command", sorted(COMMANDS - {"serve", "submit", "demo", "version"}))
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+@pytest.mark.parametrize("columns", [80, 140])
+def test_help_fits_the_terminal(command, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run(command, "--help")
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
+
+
+def test_change_of_a_node_is_shown_as_optional(capsys):
+    run("nodes", "--help")
+    assert "usage: gpucluster nodes [options] [set NAME {ready,cordoned,lost}]" in capsys.readouterr().out
+
+
+def test_options_whose_other_values_come_later_say_so(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    run("submit", "--help")
+    lines = capsys.readouterr().out.splitlines()
+    for option in ("--tier", "--priority"):
+        assert "later version" in next(line for line in lines if option in line)
+
+
+@pytest.mark.parametrize(
+    ("typed", "hint"), [("jbos", "Did you mean jobs?"), ("xyzzy", "gpucluster --help lists the commands.")]
+)
+def test_command_that_there_is_not_suggests_the_one_meant(typed, hint, capsys):
+    assert run(typed) == 2
+    assert capsys.readouterr().err == f"gpucluster: there is no command {typed!r}\n{hint}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "shown"),
+    [
+        (["submit", "--", "true"], "gpus", "--gpus"),
+        (["submit", "--", "true"], "secret_env", "--env"),
+        (["submit", "--", "true"], "gpu-type", "--gpu-type"),
+        (["submit", "--", "true"], "command", "command"),
+        (["logs", "1"], "rank", "--rank"),
+        (["logs", "1"], "job", "job"),
+        (["jobs"], None, None),
+    ],
+)
+def test_messages_name_options_as_they_are_typed(argv, field, shown):
+    arguments = cli.build_parser().parse_args(argv)
+    assert cli.as_typed(errors.GpuclusterError("no", field=field), arguments).field == shown
+
+
+@pytest.mark.parametrize("flag", ["-n", "--limit"])
+def test_length_of_the_list_of_jobs_has_the_letters_of_the_notebook(flag):
+    assert cli.build_parser().parse_args(["jobs", flag, "7"]).limit == 7
+
+
+def test_stopping_what_does_not_run_is_no_failure(capsys):
+    assert run("stop") == 0
+    assert capsys.readouterr().out == "No scheduler is running.\n"
+    assert run("stop", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"stopped": False, "pid": None}
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS - {"serve", "submit", "demo", "version", "stop"}))
 def test_looking_does_not_start_a_scheduler_and_says_that_none_runs(command, capsys, tmp_path):
     assert run(command, *ARGUMENTS.get(command, [])) == 3
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert "no scheduler is running; the first submit starts one" in shown.err
-    assert "Traceback" not in shown.err
+    assert shown.err == "gpucluster: no scheduler is running; the first submit starts one\n"
     assert not (tmp_path / "data").exists()
 
 
@@ -272,6 +330,7 @@ def test_followed_job_gives_its_exit_code():
         ["jobs", "-n", "x"],
         ["logs", "1", "--rank", "-1"],
         ["logs", "1", "--tail", "0"],
+        ["logs", "1", "--color", "blue"],
         ["cancel"],
     ],
 )
@@ -280,6 +339,27 @@ def test_numbers_that_make_no_sense_are_wrong_use(argv):
 
 
 # ---- demo
+
+
+def test_programs_are_named_as_they_are_typed_from_here(monkeypatch, tmp_path):
+    programs = tmp_path / "my env" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "gpucluster"):
+        (programs / name).write_text("#!/bin/sh\n")
+        (programs / name).chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(programs / "python"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert typed("gpucluster") == "'my env/bin/gpucluster'"
+    assert by_hand(tmp_path / "demo") == f"jupyter lab demo/{EXAMPLE}"
+    monkeypatch.setenv("PATH", str(programs))
+    assert typed("gpucluster") == "gpucluster"
+
+
+def test_in_a_source_tree_make_opens_the_example(monkeypatch):
+    root = Path(__file__).parents[3]
+    monkeypatch.chdir(root)
+    assert by_hand(root / ".demo") == "make lab"
 
 
 def test_examples_are_found_and_copied_once(tmp_path):

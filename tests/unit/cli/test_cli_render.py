@@ -15,7 +15,6 @@ from gpucluster.cli_text import (
     ASCII,
     UNICODE,
     Column,
-    duration_text,
     facts,
     fitted,
     glyphs_for,
@@ -49,23 +48,6 @@ def widest(text: str) -> int:
 
 
 # ---- words and numbers
-
-
-@pytest.mark.parametrize(
-    ("seconds", "wanted"),
-    [
-        (-1, "0.0 s"),
-        (0.42, "0.4 s"),
-        (42, "42 s"),
-        (60, "1 min"),
-        (185, "3 min 5 s"),
-        (3599.7, "1 h"),
-        (7800, "2 h 10 min"),
-        (86400 * 4 + 3 * 3600, "4 d 3 h"),
-    ],
-)
-def test_durations_show_their_two_largest_units(seconds, wanted):
-    assert duration_text(seconds) == wanted
 
 
 @pytest.mark.parametrize(
@@ -107,7 +89,7 @@ def test_text_of_others_is_never_taken_for_markup():
 def test_status_says_plainly_that_gpus_are_simulated():
     text = drawn(status(status_view(notes=["disk nearly full"]), NOW_US, UNICODE))
     assert "5 of 16 in use on 2 nodes; simulated (no hardware" in text
-    assert "up 2 h 1 min" in text
+    assert "up 2 h 01 min" in text
     assert "1 pending, 2 running, 3 failed" in text
     assert "disk nearly full" in text
     assert "simulated" not in drawn(status(status_view(simulated=False), NOW_US, UNICODE))
@@ -137,6 +119,23 @@ def test_queues_show_guaranteed_used_and_borrowed_with_children_below_their_pare
     assert "* default queue" in lines[-1]
 
 
+def test_descriptions_of_queues_stand_below_the_table_whole():
+    text = "Interactive work: most of the cluster is promised to it, and what it leaves idle is lent to the others"
+    for width in (80, 140):
+        shown = drawn(queues([queue("research", 10, 0, description=text)], None, width, UNICODE), width)
+        assert text in " ".join(shown.split())
+        assert "…" not in shown
+
+
+def test_bars_fit_the_usual_terminal_and_their_legend_goes_when_they_do():
+    views = [queue("research", 10, 2, mine={"gpu": 2000}, max={"gpu": 16_000}), queue("batch", 6, 0)]
+    assert "█░░░░···" in drawn(queues(views, "research", 80, UNICODE))
+    narrow = drawn(queues(views, "research", 60, UNICODE), 60)
+    assert "█" not in narrow
+    assert "borrowed" not in narrow
+    assert "* default queue." in narrow
+
+
 def test_bar_shows_something_of_every_amount_that_is_not_zero():
     views = [queue("big", 1000, 0), queue("small", 0, 1)]
     small = drawn(queues(views, None, 120, UNICODE), 120).splitlines()[2]
@@ -162,6 +161,15 @@ def test_jobs_say_what_they_wait_for_how_far_they_are_and_how_they_ended():
     assert "12/30 loss 0.3123" in lines[2]
     assert "3 min" in lines[2]  # since it started
     assert "task 0 exited with code 1" in lines[3]
+
+
+def test_short_runs_are_told_as_on_the_card():
+    ended = job(3, state="succeeded", started_us=NOW_US - 24_000, ended_us=NOW_US)
+    assert "24 ms" in drawn(jobs([ended], NOW_US, 140), 140)
+
+
+def test_list_that_is_cut_says_how_to_see_more():
+    assert drawn(jobs([job(3)], NOW_US, 80, more=40)).endswith("Older ones are left out; -n 40 shows more.")
 
 
 def test_list_without_jobs_says_so():
@@ -291,18 +299,46 @@ def test_why_gives_the_sentence_the_place_and_the_history():
     assert "09:00:00 CET  pending    submitted" in text
 
 
+def test_history_speaks_plainly_and_counts_attempts_where_there_were_several():
+    def line(to_state, cause, attempt=None, detail=None):
+        return HistoryView(
+            time_us=NOW_US,
+            from_state=None,
+            to_state=to_state,
+            cause=cause,
+            actor="unix:1",
+            attempt=attempt,
+            detail=detail,
+        )
+
+    answer = WhyView(job_id="x", verdict="ended", code="cancelled", sentence="The job has been cancelled.")
+    once = [
+        line("starting", "placed", 1),
+        line("running", "all_tasks_up", 1),
+        line("cancelled", "cancel", 1, "cancelled"),
+    ]
+    text = drawn(why(answer, job(12, state="cancelled"), once, NOW_US))
+    assert "starting   has its place" in text
+    assert "running    all tasks are up" in text
+    assert text.splitlines()[-1].endswith("cancelled")
+    assert "attempt" not in text
+    assert "_" not in text
+    twice = [*once[:2], line("pending", "lost", 1, "its supervisor died"), line("starting", "placed", 2)]
+    assert "starting   attempt 2 has its place" in drawn(why(answer, job(12), twice, NOW_US))
+
+
 def test_dry_run_speaks_in_the_units_of_people():
     answer = DryRun(
         queue="batch",
         roles=[{"name": "worker", "count": 2, "gpus": 4000, "cpus": 32_000, "memory": 256 << 30}],
         starts_now=True,
-        sentence="Would start now.",
+        sentence="The job would start now on node-0.",
         placement=[TaskView(role="worker", rank=0, node="node-0", gpus=["u"], gpu_indices=[3, 1], state="")],
     )
     text = drawn(dry_run(answer))
     assert "2, each with 4 GPUs, 32 CPU cores and 256 GiB of memory" in text
     assert "node-0 GPUs 1,3" in text
-    assert "Nothing was submitted." in text
+    assert text.splitlines()[-2:] == ["The job would start now on node-0.", "Nothing was submitted."]
 
 
 def test_placement_names_nodes_and_gpus_while_the_job_holds_them():
