@@ -11,7 +11,6 @@ from typing import Any
 
 from gpucluster.api import environment
 
-
 #: VS Code's ids are addresses with the path of the notebook in them; what tells cells apart stands at their end.
 _CELL_ID_LENGTH = 200
 
