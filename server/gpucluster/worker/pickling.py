@@ -28,7 +28,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import bars, namespace, obstacles, origin, tensors
+from . import bars, figures, namespace, obstacles, origin, tensors
 from .origin import CannotLoad as CannotLoad
 
 try:
@@ -513,6 +513,8 @@ def find_class(super_find_class: Callable[[str, str], Any], module: str, name: s
     """What a pickle means by module and name. What belongs to `__main__` is looked for in the cell's namespace."""
     if module == "__main__" and name in namespace.current():
         return namespace.current()[name]
+    if module == "matplotlib.figure":
+        figures.prepare()
     try:
         return super_find_class(module, name)
     except Exception as error:

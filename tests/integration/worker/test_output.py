@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+from pathlib import Path
 
 from gpucluster.worker.frames import Kind
 
-from .harness import Workers
+from .harness import INTERPRETER, SERVER, Workers
 
 
 def test_prints_displays_and_child_processes_keep_their_order(workers: Workers) -> None:
@@ -267,6 +269,37 @@ def test_a_figure_comes_back_as_a_picture(workers: Workers) -> None:
     assert base64.b64decode(display["data"]["image/png"]).startswith(b"\x89PNG")
     assert display["execute_result"] is False
     assert run.stdout == "plotting\n"
+
+
+def test_a_figure_that_the_cell_reads_is_shown_as_a_picture(workers: Workers) -> None:
+    import matplotlib.figure
+
+    figure = matplotlib.figure.Figure()
+    figure.subplots().plot([1, 2])
+    assert "image/png" in workers.run("figure", {"figure": figure}).displays[0]["data"]
+
+
+def test_a_figure_that_comes_back_is_shown_as_a_picture_in_the_notebook(
+    workers: Workers, tmp_path: Path
+) -> None:
+    run = workers.run(
+        "import matplotlib.pyplot as plt\nfigure, axes = plt.subplots()\naxes.plot([1, 2])",
+        outputs=["figure"],
+    )
+    notebook = (
+        "import sys\nfrom IPython.core.interactiveshell import InteractiveShell\n"
+        "shell = InteractiveShell.instance()\nshell.enable_gui = lambda gui=None: None\n"
+        "from gpucluster.worker import pickling\n"
+        "figure = pickling.load(open(sys.argv[1], 'rb').read())['figure']\n"
+        "print(sorted(shell.display_formatter.format(figure)[0]))"
+    )
+    environment = {
+        "PATH": "/bin", "HOME": str(tmp_path), "PYTHONPATH": str(SERVER),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+    }  # fmt: skip
+    command = [INTERPRETER, "-c", notebook, str(run.task_dir / "result" / "pickle")]
+    shown = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert shown.stdout == "['image/png', 'text/plain']\n"
 
 
 def test_figures_appear_where_show_is_called(workers: Workers) -> None:
