@@ -47,17 +47,36 @@ class Confinement:
     """The groups and limits of one task. Made before its worker; `remove` it after its last process."""
 
     def __init__(self, task_id: str, limits: Limits, places: cgroups.Hierarchies | None = None) -> None:
+        self._begin(limits)
+        self._name = cgroups.PREFIX + task_id
+        places = places or cgroups.find_hierarchies()
+        for name in limits.wanted():
+            self.means[name] = self._limit(name, places)
+        self._make_tree_group(places)
+
+    def _begin(self, limits: Limits) -> None:
         self.limits = limits
         self.means: dict[str, str] = {}
         self.groups: list[str] = []
         #: The group that holds the whole tree, to freeze and kill it; None = by pids only.
         self.tree_group: str | None = None
-        self._name = cgroups.PREFIX + task_id
         self._group_of: dict[str, str] = {}  # limit → the group that keeps it
-        places = places or cgroups.find_hierarchies()
-        for name in limits.wanted():
-            self.means[name] = self._limit(name, places)
-        self._make_tree_group(places)
+
+    def tell(self) -> dict[str, Any]:
+        """All that the process needs to know that is to enter, as JSON data."""
+        return {
+            "limits": self.limits._asdict(), "means": self.means, "groups": self.groups, "tree_group": self.tree_group,
+            "group_of": self._group_of,
+        }  # fmt: skip
+
+    @classmethod
+    def told(cls, content: dict[str, Any]) -> Confinement:
+        """The same confinement, seen by the one who is to enter it."""
+        made = cls.__new__(cls)
+        made._begin(Limits(**content["limits"]))
+        made.means, made.groups = content["means"], content["groups"]
+        made.tree_group, made._group_of = content["tree_group"], content["group_of"]
+        return made
 
     @property
     def how(self) -> str:

@@ -4,21 +4,19 @@ It speaks with the agent over one socket, JSON objects, one a line, one request 
     {"op": "preload"}                               answered by {"ok": true, "python": "3.11.7"} once all is loaded
     {"op": "spawn", "task_dir": …, "warm": bool}    with the supervisor's end of a control connection attached to it
                                                     (SCM_RIGHTS); answered by {"ok": true, "pid": …}
-An error is answered by {"ok": false, "reason": …}. At the end of the socket it ends; its supervisors live on: they are
-nobody's children. It never has a second thread.
+An error is answered by {"ok": false, "reason": …}. At the end of the socket it ends; its supervisors live on in sessions
+of their own. It never has a second thread.
 """
 
 from __future__ import annotations
 
 import array
-import contextlib
 import gc
 import json
 import os
 import platform
 import signal
 import socket
-import struct
 import traceback
 from typing import Any
 
@@ -26,20 +24,20 @@ from . import processes
 from .launch import close_descriptors
 from .main import main as supervise
 
-_PID = struct.Struct("<i")
-
 
 def main(descriptor: int) -> int:
     """Serve requests on this socket until its other end closes."""
     os.set_inheritable(descriptor, False)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(
+        signal.SIGCHLD, signal.SIG_IGN
+    )  # the kernel collects supervisors that end; they set their own
     processes.set_name("gpucluster-fork")
     gc.freeze()  # what is here stays shared with the forks: no collection of theirs touches it
     with socket.socket(fileno=descriptor) as connection:
         while True:
             line, attached = _receive(connection)
-            _reap()
             if not line:
                 return 0
             try:
@@ -53,13 +51,6 @@ def main(descriptor: int) -> int:
                 connection.sendall(json.dumps(answer).encode() + b"\n")
             except OSError:
                 return 0
-
-
-def _reap() -> None:
-    """Collect the middle processes of earlier forks; not at once, the answer should not wait for their end."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def _receive(connection: socket.socket) -> tuple[bytes, list[int]]:
@@ -96,30 +87,18 @@ def _preload() -> dict[str, Any]:
 
 
 def _spawn(task_dir: str, control_fd: int | None, is_warm: bool) -> int:
-    """Fork twice: the supervisor is nobody's child of ours, so our end leaves it alone. Returns its pid."""
-    reader, writer = os.pipe()
-    middle = os.fork()
-    if middle == 0:
-        try:
-            os.setsid()
-            if os.fork() == 0:
-                _become_supervisor(task_dir, control_fd, is_warm, writer)
-        finally:
-            os._exit(0)
-    os.close(writer)
-    answer = os.read(reader, _PID.size)
-    os.close(reader)
-    if len(answer) != _PID.size:
-        raise OSError("no process could be forked for the supervisor")
-    return int(_PID.unpack(answer)[0])
+    """Fork the supervisor; returns its pid. Its session is its own, and it outlives us."""
+    pid = os.fork()
+    if pid == 0:
+        _become_supervisor(task_dir, control_fd, is_warm)
+    return pid
 
 
-def _become_supervisor(task_dir: str, control_fd: int | None, is_warm: bool, writer: int) -> None:
+def _become_supervisor(task_dir: str, control_fd: int | None, is_warm: bool) -> None:
     """In the supervisor: never returns."""
     code = 70
     try:
         os.setsid()
-        os.write(writer, _PID.pack(os.getpid()))
         keep = {0, 1, 2} if control_fd is None else {0, 1, 2, control_fd}
         close_descriptors(keep)
         code = supervise(task_dir, control_fd, is_warm=is_warm)

@@ -1,7 +1,8 @@
 """Fork of the worker: its own session, dead when its supervisor dies, nothing inherited but what it is meant to have.
 
-The child waits at a gate until the supervisor has written who it is (worker.json) and put it into its groups. So no
-program of a task ever runs unknown: a folder without worker.json means that nothing ran.
+The child waits at a gate until the supervisor has written who it is (worker.json) and says which groups it is to enter.
+So no program of a task ever runs unknown: a folder without worker.json means that nothing ran. It is forked first of all,
+so that its side and the supervisor's get ready at the same time.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _OOM_SCORE = 300
 
 
 class Worker(NamedTuple):
-    """What the supervisor holds of its worker. `gate`: write one byte to let it run. `status`: what hindered its start."""
+    """What the supervisor holds of its worker. `gate`: see `let_go`. `status`: what hindered its start."""
 
     pid: int
     messages: PacketReader
@@ -43,9 +44,7 @@ class Worker(NamedTuple):
     status: int
 
 
-def fork_worker(
-    task_dir: str, spec: Mapping[str, Any], env: dict[str, str], confinement: Confinement, is_warm: bool
-) -> Worker:
+def fork_worker(task_dir: str, spec: Mapping[str, Any], env: dict[str, str], is_warm: bool) -> Worker:
     """Fork the worker; it waits at the gate. Raises OSError when the system has no process or descriptor left."""
     stdout, stderr, gate, status = os.pipe(), os.pipe(), os.pipe(), os.pipe()
     ours, theirs = socket.socketpair()
@@ -62,12 +61,19 @@ def fork_worker(
             _GATE_FD: gate[0],
             _STATUS_FD: status[1],
         }
-        _child(parent, wanted, task_dir, spec, env, confinement, is_warm)
+        _child(parent, wanted, task_dir, spec, env, is_warm)
     for descriptor in (stdout[1], stderr[1], gate[0], status[1]):
         os.close(descriptor)
     theirs.close()
     os.set_blocking(status[0], False)
     return Worker(pid, PacketReader(ours), RawPipe(stdout[0]), RawPipe(stderr[0]), gate[1], status[0])
+
+
+def let_go(worker: Worker, confinement: Confinement) -> None:
+    """Let it run, in these groups and limits."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(worker.gate, json.dumps(confinement.tell()).encode())
+    os.close(worker.gate)
 
 
 def _child(
@@ -76,7 +82,6 @@ def _child(
     task_dir: str,
     spec: Mapping[str, Any],
     env: dict[str, str],
-    confinement: Confinement,
     is_warm: bool,
 ) -> None:
     """In the worker: never returns."""
@@ -86,11 +91,9 @@ def _child(
         processes.die_with_parent(parent)
         _reset_signals(for_python=is_warm)
         _arrange_descriptors(wanted)
+        confinement = _wait_at_gate()
         for group, why in confinement.enter():
             _tell({"refused": group, "why": why})
-        if os.read(_GATE_FD, 1) != b"1":
-            os._exit(127)
-        os.close(_GATE_FD)
         _prepare(spec, confinement)
         if is_warm:
             code = _run_warm(task_dir, env)
@@ -103,6 +106,14 @@ def _child(
             _tell({"problem": f"{type(error).__name__}: {error}"})
     finally:
         os._exit(code)
+
+
+def _wait_at_gate() -> Confinement:
+    with open(_GATE_FD, "rb", buffering=0) as gate:
+        told = gate.read()
+    if not told:  # the supervisor could not, or died
+        os._exit(127)
+    return Confinement.told(json.loads(told))
 
 
 def _tell(what: dict[str, str]) -> None:

@@ -50,8 +50,6 @@ class Supervisor:
         self.task_dir = task_dir
         self.spec = spec
         self._release = release
-        self._env: dict[str, str] = {**spec["env"], **secrets}
-        self._is_warm = is_warm and spec["kind"] != "command"
         self._folder_inode = os.stat(task_dir).st_ino
         self.phase = RUNNING
         self.is_told = False  # exit.json stands there
@@ -74,6 +72,7 @@ class Supervisor:
 
         self._selector = selectors.DefaultSelector()
         self._signals = self._listen_to_signals()
+        self._worker = self._fork({**spec["env"], **secrets}, is_warm and spec["kind"] != "command")
         self._exit_file = ExitFile(task_dir)
         self.log = LogWriter(self._path(protocol.LOG), int(spec["log_limit_bytes"]))
         self.control = ControlServer(self._selector, spec["control"], self._handle)
@@ -83,7 +82,6 @@ class Supervisor:
         self.intake = Intake(self._selector, task_dir, self.log, self.steps, self._up)
         self.confinement = Confinement(self._task_id, Limits.from_spec(spec.get("limits") or {}))
         self._machine_ooms = ending.machine_oom_kills()
-        self._worker: launch.Worker | None = None
 
     @property
     def _task_id(self) -> str:
@@ -145,14 +143,19 @@ class Supervisor:
 
     # -- start ---------------------------------------------------------------------------------------------------------
 
-    def _start(self) -> None:
+    def _fork(self, env: dict[str, str], is_warm: bool) -> launch.Worker | None:
+        """The worker, waiting at its gate; None when there can be none."""
         try:
-            worker = launch.fork_worker(self.task_dir, self.spec, self._env, self.confinement, self._is_warm)
+            return launch.fork_worker(self.task_dir, self.spec, env, is_warm)
         except OSError as error:
-            self._never_ran(f"cannot start a process: {error.strerror}", retry=True)
+            self._start_problem = f"cannot start a process: {error.strerror}"
+            return None
+
+    def _start(self) -> None:
+        worker = self._worker
+        if worker is None:
+            self._never_ran(self._start_problem or "", retry=True)
             return
-        self._env = {}
-        self._worker = worker
         try:
             folder.write_json(self._path(protocol.WORKER), self._worker_record(worker.pid))
         except OSError as error:
@@ -162,9 +165,7 @@ class Supervisor:
             return
         self.intake.attach(worker)
         self._selector.register(worker.status, selectors.EVENT_READ, self._on_start_status)
-        with contextlib.suppress(BrokenPipeError):
-            os.write(worker.gate, b"1")
-        os.close(worker.gate)
+        launch.let_go(worker, self.confinement)
 
     def _worker_record(self, pid: int) -> dict[str, Any]:
         return {
