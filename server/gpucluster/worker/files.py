@@ -138,24 +138,29 @@ def replace(source: str, target: str) -> None:
 def remove_tree(path: str) -> None:
     """Remove a file or a folder with all that is in it, links not followed; what forbids it is allowed first.
 
-    Folders are moved up before they are emptied, so that no depth is too deep. Raises OSError when something stays.
+    Folders are moved up before they are emptied, so that no depth is too deep. Somebody else may be doing the same.
+    Raises OSError when something stays.
     """
-    try:
-        mode = os.lstat(path).st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(mode):
-        os.unlink(path)
-        return
-    pending = [path]
+    pending, patience = [path], 100
     while pending:
         folder = pending[-1]
-        below = _empty(folder, path)
-        if below:
-            pending += below
-            continue
+        try:
+            if not stat.S_ISDIR(os.lstat(folder).st_mode):
+                os.unlink(folder)
+            else:
+                below = _empty(folder, path)
+                pending += below
+                if below:
+                    continue
+                os.rmdir(folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            patience -= 1
+            if error.errno != errno.ENOTEMPTY or not patience:
+                raise
+            continue  # something came into it meanwhile
         pending.pop()
-        os.rmdir(folder)
 
 
 def _empty(folder: str, top: str) -> list[str]:
@@ -165,13 +170,14 @@ def _empty(folder: str, top: str) -> list[str]:
     with os.scandir(folder) as entries:
         found = list(entries)
     for entry in found:
-        if not entry.is_dir(follow_symlinks=False):
-            os.unlink(entry.path)
-            continue
-        os.chmod(entry.path, 0o700)  # a folder that may not be written to cannot be moved
-        place = entry.path
-        if folder != top:
-            place = os.path.join(top, f".{os.urandom(8).hex()}")
-            os.rename(entry.path, place)
-        below.append(place)
+        with contextlib.suppress(FileNotFoundError):
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            os.chmod(entry.path, 0o700)  # a folder that may not be written to cannot be moved
+            place = entry.path
+            if folder != top:
+                place = os.path.join(top, f".{os.urandom(8).hex()}")
+                os.rename(entry.path, place)
+            below.append(place)
     return below

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,16 @@ def test_file_is_written_whatever_stands_in_its_place(tmp_path: Path, plant: Cal
     files.write_json(str(tmp_path / "it"), {"a": 1})
     assert json.loads((tmp_path / "it").read_text()) == {"a": 1}
     assert not (tmp_path / "target").exists()
+
+
+def test_tree_that_two_remove_at_once_is_gone(tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    for number in range(300):
+        (top / f"{number % 7}" / f"{number}").mkdir(parents=True)
+        (top / f"{number % 7}" / f"{number}" / "file").touch()
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(files.remove_tree, [str(top)] * 2)) == [None, None]
+    assert not top.exists()
 
 
 def test_tree_of_any_depth_and_mode_is_removed_and_links_are_not_followed(tmp_path: Path) -> None:
