@@ -30,11 +30,15 @@ def test_demo_runs_the_example_and_shows_what_its_cells_printed_and_the_cluster(
     assert "epoch 30/30" in out
     assert "succeeded" in out
     assert "% right" in out  # the returned model was used in the notebook
+    assert "queues now, while both train" in out
     assert "GUARANTEED" in out
+    assert "#2 wide-net  2 GPUs, yours" in out
     assert "switch 0 [0 ·  1 ·]" in out
     assert "\r" not in out
     executed = cli.folder / "demo" / "01_first_cell.executed.ipynb"
     assert str(executed) in out
+    assert "jupyter lab demo/01_first_cell.ipynb" in out
+    assert "gpucluster stop" in out
     outputs = [
         output for cell in nbformat.read(executed, as_version=4).cells for output in cell.get("outputs", [])
     ]
