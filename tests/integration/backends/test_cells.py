@@ -89,6 +89,20 @@ def test_notice_to_stop_reaches_a_cell_as_an_exception(lab: Lab) -> None:
     assert lab.output(attempt) == b"in\nout\n"
 
 
+def test_notice_to_stop_that_comes_just_before_a_blocking_call_is_noticed(lab: Lab) -> None:
+    """From the wait in C, which the notice ends, to the sleep there is no place where Python looks for signals."""
+    attempt = lab.start(
+        cell(
+            "import ctypes, itertools, time\nprint('up')\nlibc = ctypes.CDLL(None)\n"
+            "list(itertools.chain(itertools.starmap(libc.pause, [()]), map(time.sleep, [600])))"
+        )
+    )
+    wait_until(lambda: lab.output(attempt) == b"up\n", "the first line")
+    lab.stop(attempt, StopCause.CANCEL, grace_s=45)
+    task_exit = lab.exit(attempt)
+    assert (task_exit.code, task_exit.reason) == (143, "stopped (cancel): ended within the grace")
+
+
 def test_order_of_prints_and_of_what_children_write_is_kept(lab: Lab) -> None:
     source = (
         "import subprocess\nfor i in range(20):\n    print('p', i)\n    subprocess.run(['echo', 'c', str(i)])"

@@ -28,6 +28,8 @@ _DRAIN_S = 0.25
 _NOTICE_S = 0.002
 _CHECK_S = 5.0
 _DISK_RETRY_S = 1.0
+#: After the notice to stop, the signals that make Python see one which came just before a blocking call (protocol.py).
+_REMINDERS_S = (0.2, 2.0)
 
 RUNNING, DRAINING, KILLING, WRITING, OVER = "running", "draining", "killing", "writing", "over"
 
@@ -59,6 +61,7 @@ class Supervisor:
         self._start_problem: str | None = None
         self._stop_cause: str | None = None
         self._stop_at: float | None = None
+        self._reminders: list[float] = []
         self._grace_s = 0.0
         self._killed_after_grace = False
         self._phase_until = 0.0
@@ -112,7 +115,7 @@ class Supervisor:
         now = time.monotonic()
         times = [self._next_check]
         if self._stop_at is not None and self.phase == RUNNING:
-            times.append(self._stop_at)
+            times += [self._stop_at, *self._reminders[:1]]
         if self.phase in (DRAINING, WRITING):
             times.append(self._phase_until)
         if self.phase == KILLING:
@@ -280,8 +283,15 @@ class Supervisor:
         self.log.status("notice", source="supervisor", cause=cause, grace_s=grace_s, signal="SIGTERM")
         with contextlib.suppress(OSError):  # gone, or of another user by now: the grace ends in any case
             os.killpg(self._worker.pid, signal.SIGTERM)
+        self._reminders = [time.monotonic() + delay_s for delay_s in _REMINDERS_S]
         if self.is_suspended:  # a stopped process sees the notice only when it runs
             self._suspend(False)
+
+    def _remind(self) -> None:
+        del self._reminders[0]
+        if self._worker is not None:
+            with contextlib.suppress(OSError):
+                os.killpg(self._worker.pid, signal.SIGCONT)
 
     def _suspend(self, suspended: bool) -> None:
         if (
@@ -328,6 +338,8 @@ class Supervisor:
         now = time.monotonic()
         if now >= self._next_check:
             self._check(now)
+        if self.phase == RUNNING and self._reminders and now >= self._reminders[0]:
+            self._remind()
         if self.phase == RUNNING and self._stop_at is not None and now >= self._stop_at:
             self._killed_after_grace = True
             self._enter(KILLING)
