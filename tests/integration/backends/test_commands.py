@@ -182,6 +182,7 @@ def test_stop_reaches_a_suspended_task(lab: Lab) -> None:
     attempt = lab.start(
         shell("trap 'echo bye; exit 5' TERM; touch $GPUCLUSTER_TASK_DIR.ready; while :; do sleep 0.02; done")
     )
+    lab.started(attempt)
     wait_until(lab.mark(attempt, "ready").exists)
     follower = lab.backend.follower(attempt, 0)
     assert follower is not None
