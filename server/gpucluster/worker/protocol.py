@@ -24,6 +24,7 @@ Task folder (one per attempt, role and rank; mode 0700), all files written atomi
     exit.json     by the supervisor, last of all, when no process of the task is left: TaskExit as JSON, "stop_cause" the
                   stop that it had given notice of before the end; with "never_ran": true and "retry": bool when the
                   program could not be started
+    crash.txt     by the worker: what faulthandler says of its crash; the supervisor puts it at the end of the log
     scratch/      TMPDIR of the task
 
 The folder is the task's own, so whatever stands in it may be hostile: it is opened and bounded by files.py and bounds.py
@@ -82,6 +83,7 @@ STEPS = "steps.ndjson"
 STEPS_FIFO = "steps.fifo"
 RESULT = "result.json"
 EXIT = "exit.json"
+CRASH = "crash.txt"
 INPUT_FOLDER = "inputs"
 RESULT_FOLDER = "result"
 SCRATCH_FOLDER = "scratch"

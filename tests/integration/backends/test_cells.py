@@ -103,6 +103,19 @@ def test_notice_to_stop_that_comes_just_before_a_blocking_call_is_noticed(lab: L
     assert (task_exit.code, task_exit.reason) == (143, "stopped (cancel): ended within the grace")
 
 
+def test_crash_shows_the_stack_of_the_cell_and_nothing_of_what_runs_it(lab: Lab) -> None:
+    source = "import ctypes\ndef crash():\n    ctypes.string_at(0)\nprint('before')\ncrash()"
+    attempt = lab.start(cell(source))
+    assert lab.exit(attempt).reason == "killed by signal 11 (SIGSEGV)"
+    said = lab.output(attempt, Kind.STDERR).decode()
+    assert said.startswith("Fatal Python error: Segmentation fault\n")
+    assert "line 3 in crash" in said
+    assert "line 5 in <module>" in said
+    assert "IPython/core" not in said
+    assert "gpucluster" not in said
+    assert said.count("hread 0x") == 1, said
+
+
 def test_order_of_prints_and_of_what_children_write_is_kept(lab: Lab) -> None:
     source = (
         "import subprocess\nfor i in range(20):\n    print('p', i)\n    subprocess.run(['echo', 'c', str(i)])"

@@ -60,6 +60,10 @@ class Run:
         return self.json_of(protocol.PACKET_STEP)
 
     @property
+    def crash(self) -> str:
+        return (self.task_dir / protocol.CRASH).read_text()
+
+    @property
     def error(self) -> dict[str, Any]:
         (error,) = self.json_of(Kind.ERROR)
         return error

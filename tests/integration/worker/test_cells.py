@@ -328,7 +328,16 @@ def test_a_crash_of_the_process_loses_no_printed_line(workers: Workers) -> None:
     run = workers.run("import ctypes\nprint('last words')\nctypes.string_at(0)")
     assert run.code == -11
     assert run.stdout == "last words\n"
+    assert "Fatal Python error: Segmentation fault" in run.crash
+    assert run.stderr == ""
+
+
+def test_a_crash_of_a_child_is_told_at_once(workers: Workers) -> None:
+    run = workers.run(
+        "import ctypes, os\npid = os.fork()\nif pid == 0: ctypes.string_at(0)\nos.waitpid(pid, 0)\nprint('end')"
+    )
     assert "Fatal Python error: Segmentation fault" in run.stderr
+    assert (run.stdout, run.crash) == ("end\n", "")
 
 
 def test_the_environment_is_exactly_that_of_the_job(

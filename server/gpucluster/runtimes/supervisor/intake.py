@@ -94,6 +94,12 @@ class Intake:
                 break
         self._steps.push_last()
 
+    def take_crash(self, text: bytes) -> None:
+        """What the worker left to be said about its crash."""
+        if text:
+            self._log.add(Kind.STDERR, text)
+            self._remember(text)
+
     def _take_raw(self, pipe: RawPipe, kind: Kind) -> None:
         if not pipe.is_open:
             return

@@ -17,6 +17,7 @@ from gpucluster.worker.files import parse_object, remove_tree
 from . import ending, folder, launch, processes
 from .confinement import Confinement, Limits
 from .control import ControlServer
+from .crash import read_crash
 from .exitfile import ExitFile, read_result
 from .intake import Intake
 from .log import LogWriter
@@ -378,6 +379,7 @@ class Supervisor:
             self._kill_pause_s = min(self._kill_pause_s * 1.5, 0.5)
             return
         self.intake.drain()
+        self.intake.take_crash(read_crash(self.task_dir, self.spec["bundle"]))
         self._enter(WRITING)
         self._outcome = {**self._describe(), **self._outcome}
 
