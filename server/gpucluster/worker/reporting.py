@@ -10,6 +10,7 @@ At most one report in 50 ms is sent; those in between are merged into the next, 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import math
 import operator
@@ -191,7 +192,8 @@ def observe(
     children, each with a bar of its own, says nothing about the whole.
     """
     if _current is not None and _is_worker:
-        _current.submit(source, step, total, metrics, description)
+        with contextlib.suppress(TypeError, ValueError):  # over the bounds of a report: nobody asked for one
+            _current.submit(source, step, total, metrics, description)
 
 
 def _reporter() -> Reporter:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from gpucluster.model.jobs import Progress
-from gpucluster.worker import report
+from gpucluster.worker import report, reporting
 from gpucluster.worker.reporting import EXPLICIT, MAX_REPORT_BYTES, Reporter
 
 
@@ -107,3 +107,20 @@ def test_flushing_twice_sends_once(reporter: Reporter, sent: list[dict[str, Any]
     reporter.flush()
     reporter.flush()
     assert len(sent) == 1
+
+
+def test_reports_over_the_bounds_are_refused_by_name_and_what_a_hook_sees_of_them_is_left_out(
+    reporter: Reporter, sent: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = {f"m{number}": 1 for number in range(65)}
+    with pytest.raises(ValueError, match="65 metrics are over the limit of 64"):
+        reporter.submit(EXPLICIT, 1, None, many)
+    with pytest.raises(ValueError, match="the metric xxx.* has a name of over 100 characters"):
+        reporter.submit(EXPLICIT, 1, None, {"x" * 101: 1})
+    monkeypatch.setattr(reporting, "_current", reporter)
+    monkeypatch.setattr(reporting, "_is_worker", True)
+    reporting.observe("tqdm", 1, None, many)
+    reporting.observe("tqdm", 2**63, None, {})
+    reporting.observe("tqdm", 2, None, {}, "x" * 600)
+    reporter.flush()
+    assert [(each["step"], len(each["description"])) for each in sent] == [(2, 500)]
