@@ -115,7 +115,7 @@ def test_reports_over_the_bounds_are_refused_by_name_and_what_a_hook_sees_of_the
     many = {f"m{number}": 1 for number in range(65)}
     with pytest.raises(ValueError, match="65 metrics are over the limit of 64"):
         reporter.submit(EXPLICIT, 1, None, many)
-    with pytest.raises(ValueError, match="the metric xxx.* has a name of over 100 characters"):
+    with pytest.raises(ValueError, match=r"the metric xxx.* has a name of over 100 characters"):
         reporter.submit(EXPLICIT, 1, None, {"x" * 101: 1})
     monkeypatch.setattr(reporting, "_current", reporter)
     monkeypatch.setattr(reporting, "_is_worker", True)
