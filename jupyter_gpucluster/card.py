@@ -23,7 +23,8 @@ SCHEMA_VERSION = 1
 
 @dataclass
 class Card:
-    """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed).
+    """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed),
+    `limits` says how they are kept when an amount was asked for.
 
     `warnings` are printed below the card by whoever waits; they stand in the JSON for a page that draws the cell anew.
     """
@@ -35,6 +36,7 @@ class Card:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     summary: str = ""
+    limits: str = ""
     contact: str | None = None
     pace: Pace = field(default_factory=Pace)
 
@@ -60,6 +62,8 @@ class Card:
         lines = [describe.job_line(self.job, now_us, self.pace)]
         if self.summary:
             lines.append(f"  {self.summary}")
+        if self.limits:
+            lines.append(f"  limits: {self.limits}")
         if self.contact:
             lines.append(f"  {self.contact}")
         lines.extend(f"  note: {note}" for note in self.notes)
@@ -85,6 +89,7 @@ class Card:
             "ended_us": job.ended_us,
             "reason": job.reason,
             "summary": self.summary,
+            "limits": self.limits,
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
@@ -103,6 +108,7 @@ class Card:
             percent=describe.percent(job.progress) if job is not None else None,
             progress=self._progress(job),
             summary=self.summary,
+            limits=self.limits,
             notes=self.notes,
             contact=self.contact,
         )

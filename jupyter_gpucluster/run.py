@@ -69,9 +69,7 @@ def _note_limits(card: Card | None, said: Mapping[str, Any]) -> None:
     """Say in the card how the limits that were asked for are kept."""
     if card is None or card.job is None or said.get("event") != "up":
         return
-    text = f"limits: {limits_text(card.job, said.get('limit_means') or {})}"
-    if text != "limits: " and text not in card.notes:
-        card.notes = [*card.notes, text]
+    card.limits = limits_text(card.job, said.get("limit_means") or {})
 
 
 def _warn(warnings: Iterable[str]) -> None:

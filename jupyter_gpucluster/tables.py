@@ -66,7 +66,7 @@ class JobTable(list[Job]):
 
 def _standing(view: JobView, now: int) -> str:
     text = describe.standing(view, now).removeprefix(view.state).lstrip(" ,·")
-    return text.removeprefix(f"in queue {view.queue}: ")
+    return text.removeprefix(f"in queue {view.queue}: ").replace(f" in queue {view.queue}:", ":", 1)
 
 
 class QueueTable(list[QueueView]):

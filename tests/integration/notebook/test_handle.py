@@ -198,12 +198,13 @@ def test_why_share_cancel_and_logs_take_numbers_and_names(kernel: Kernel):
 
 def test_how_limits_are_kept_is_told_where_one_looks(kernel: Kernel):
     cell = kernel.run("%%submit --memory 512M --cpus 1 --gpus 0 --as job\n1")
-    (note,) = [note for note in cell.card["notes"] if note.startswith("limits: ")]
-    assert note.startswith("limits: memory 512.0 MiB ")
-    assert "1 CPU core " in note
-    assert kernel.run("%logs job").stdout.splitlines()[0] == f"— {note} —"
-    assert kernel.run("%why job").result.endswith(f" L{note[1:]}.")
-    assert kernel.run("%%submit --gpus 0\n1").card["notes"] == []
+    limits = cell.card["limits"]
+    assert limits.startswith("memory 512.0 MiB ")
+    assert "1 CPU core " in limits
+    assert f"limits: {limits}" in cell.card_text
+    assert kernel.run("%logs job").stdout.splitlines()[0] == f"— limits: {limits} —"
+    assert kernel.run("%why job").result.endswith(f" Limits: {limits}.")
+    assert kernel.run("%%submit --gpus 0\n1").card["limits"] == ""
 
 
 def test_unknown_job_is_a_clear_error(kernel: Kernel):

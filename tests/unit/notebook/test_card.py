@@ -44,6 +44,15 @@ def test_ended_job_says_how_long_it_took_and_what_went_in_and_out():
     )
 
 
+def test_card_says_how_limits_are_kept():
+    card = card_of(job(state="running"))
+    assert "limits" not in card.text(0) + card.html(0)
+    card.limits = "memory 8.0 GiB by cgroup v1"
+    assert card.text(0).endswith("\n  limits: memory 8.0 GiB by cgroup v1")
+    assert "limits: memory 8.0 GiB by cgroup v1" in card.html(0)
+    assert card.json()["limits"] == "memory 8.0 GiB by cgroup v1"
+
+
 def test_failed_job_says_the_reason():
     card = card_of(job(state="failed", reason="over the time limit of 2 h", started_us=0, ended_us=SECOND))
     assert card.text(0) == "✘ job 12 train · failed after 1.0 s · over the time limit of 2 h"

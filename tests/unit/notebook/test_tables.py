@@ -43,7 +43,7 @@ def test_jobs_say_how_each_stands():
         ]
     )
     text = repr(table)
-    assert "1st in queue vision: all 8 GPUs are in use" in text
+    assert "1st: all 8 GPUs are in use" in text
     assert "on node-0 (GPU 2) · step 30/100 · loss 0.5" in text
     assert "after 9.0 s" in text
     assert [each.number for each in table] == [14, 13, 12]
