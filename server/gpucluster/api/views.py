@@ -185,7 +185,7 @@ class Views:
     def _notes_of(self, job: Job) -> list[str]:
         """What there is to know about the tasks that it runs."""
         return [
-            f"Rank {rank}: {note}."
+            _as_sentence(f"Rank {rank}: {note}")
             for (attempt_id, rank), note in self._task_notes().items()
             if job.attempt is not None and attempt_id == job.attempt.id
         ]
