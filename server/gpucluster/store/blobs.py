@@ -219,7 +219,9 @@ class BlobStore:
             if error.errno == errno.EFBIG:
                 raise TooLarge(f"{path} is over the limit of {self._max_blob_bytes} bytes.") from error
             if error.errno in NOT_A_FILE:
-                raise InvalidRequest("blob", f"{path} cannot be taken in: it is not a regular file") from error
+                raise InvalidRequest(
+                    "blob", f"{path} cannot be taken in: it is not a regular file"
+                ) from error
             if isinstance(error, PermissionError):
                 raise InvalidRequest("blob", f"{path} cannot be taken in: {error.strerror}") from error
             raise explain_os_error(error, f"{path} could not be taken in as a blob") from error
