@@ -97,6 +97,9 @@ class TaskFollower:
     def rank(self) -> int:
         return self.placement.rank
 
+    async def _exists(self, name: str = "") -> bool:
+        return await self._in_thread(os.path.lexists, os.path.join(self.task_dir, name).rstrip("/"))
+
     async def _in_thread(self, work: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
@@ -122,7 +125,7 @@ class TaskFollower:
             self._stumble(error)
             failure = StartFailed(f"its start met a fault: {type(error).__name__}: {error}", retry=True)
         self._is_own = False
-        if failure is not None and not self._was_there and not os.path.exists(self.task_dir):
+        if failure is not None and not self._was_there and not await self._exists():
             self._failed(
                 failure.reason, failure.retry
             )  # not even prepared, so no supervisor was asked to run it
@@ -141,7 +144,7 @@ class TaskFollower:
         pause_s = _FIRST_PAUSE_S
         while not self.is_over:
             try:
-                self._was_there |= os.path.exists(self.task_dir)
+                self._was_there = self._was_there or await self._exists()
                 finding = await self._in_thread(taskfolder.inspect, self.task_dir)
                 if finding.state is State.ALIVE and self._is_given_up:
                     await self._in_thread(taskfolder.kill_supervisor, self.task_dir)
@@ -175,7 +178,7 @@ class TaskFollower:
             return False
         # Only the claim itself decides: a supervisor may have come since the look.
         is_unclaimed = state is State.UNCLAIMED or (
-            state is State.BEFORE_BOOT and not os.path.exists(self._path(protocol.STARTED))
+            state is State.BEFORE_BOOT and not await self._exists(protocol.STARTED)
         )
         if is_unclaimed and not await self._in_thread(self._revoke):
             return False
@@ -188,7 +191,8 @@ class TaskFollower:
         else:
             self._remove_socket()
             # By what was seen, not by what is there: the folder may have been deleted under a supervisor.
-            has_gone = self._was_claimed or (self._was_there and not os.path.exists(self.task_dir))
+            has_gone = self._was_claimed or (self._was_there and not await self._exists())
+            await self._in_thread(taskfolder.forget_secrets, self.task_dir)
             self._report_without_exit(finding, failure, has_gone)
         await self._tidy()
         return True
@@ -212,7 +216,6 @@ class TaskFollower:
         return taskfolder.revoke(self.task_dir)
 
     def _report_without_exit(self, finding: Finding, failure: StartFailed | None, has_gone: bool) -> None:
-        taskfolder.forget_secrets(self.task_dir)
         if finding.state in (State.UNCLAIMED, State.REVOKED) and has_gone:
             self._lost("its folder was removed; what was left of the task has been ended")
         elif finding.state is State.ELSEWHERE:
@@ -261,7 +264,7 @@ class TaskFollower:
         """One look at a task whose supervisor cannot be spoken to: its folder tells all but what happens at once."""
         if self._stop is not None and finding.supervisor:
             processes.send_signal(finding.supervisor, signal.SIGTERM)
-        if os.path.exists(self._path(protocol.WORKER)):
+        if await self._exists(protocol.WORKER):
             self._started()
         await self._steps.read()
         self._wake_log_waiters()

@@ -123,11 +123,13 @@ class BlobAccess(Protocol):
     """What a backend needs of the blob store. Blocking; called on threads."""
 
     def place(self, blob_hash: str, path: str) -> None:
-        """Make the blob's content appear as the file `path` (hard link where possible). Raises NotFound."""
+        """Make the blob's content appear as the file `path`, for a task that may do with it what it likes. Raises NotFound."""
         ...
 
     def take(self, path: str, blob_hash: str) -> None:
-        """Take the file in as a blob, after checking its SHA-256 (raises InvalidRequest when it differs)."""
+        """Take a file of a task in as a blob, by a copy. Raises NotFound, InvalidRequest (no file, another SHA-256),
+        TooLarge; Unavailable when it is worth another try.
+        """
         ...
 
 

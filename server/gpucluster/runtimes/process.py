@@ -90,8 +90,10 @@ class ProcessRuntime:
             if protocol.SPEC not in files:
                 continue
             names.clear()
+            if protocol.EXIT in files and not folder.is_locked(parent):
+                continue  # over
             spec = folder.read_json(os.path.join(parent, protocol.SPEC))
-            if protocol.EXIT not in files and isinstance(spec, dict):
+            if isinstance(spec, dict):
                 used.add(str(spec.get("bundle")))
         return used
 
