@@ -93,7 +93,13 @@ def test_environment_with_only_the_wheel_has_every_part(wheel: Path, tmp_path: P
     )
     assert said.returncode == 0, said.stderr
     assert all(Path(path).is_relative_to(site) for path in said.stdout.split())
-    command = [str(prefix / "bin" / "gpucluster"), "version"]
-    version = subprocess.run(command, env=env, cwd="/", capture_output=True, text=True, timeout=60)
+    version = subprocess.run(
+        [str(prefix / "bin" / "gpucluster"), "version"],
+        env=env,
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert version.returncode == 0, version.stderr
     assert wheel.name.split("-")[1] in version.stdout
