@@ -64,19 +64,10 @@ def test_wheel_holds_nothing_that_belongs_to_the_sources(wheel: Path) -> None:
 def test_environment_with_only_the_wheel_has_every_part(wheel: Path, tmp_path: Path) -> None:
     """Dependencies are lent by this environment; the package itself comes from the wheel, not from the sources."""
     prefix = tmp_path / "env"
-    run = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-        "--prefix",
-        str(prefix),
-        str(wheel),
-    ]
-    subprocess.run(run, check=True, capture_output=True, timeout=120)
+    # --ignore-installed: pip would else take this environment's own installation away.
+    options = ["--quiet", "--no-deps", "--no-index", "--ignore-installed", "--prefix", str(prefix)]
+    install = [sys.executable, "-m", "pip", "install", *options, str(wheel)]
+    subprocess.run(install, check=True, capture_output=True, timeout=120)
     site = next(prefix.glob("lib/python*/site-packages"))
     env = {
         **os.environ,
