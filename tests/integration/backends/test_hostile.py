@@ -39,7 +39,7 @@ def test_task_that_plants_things_in_its_folder_ends_and_is_told(lab: Lab, plant:
 def test_task_with_planted_things_is_cancelled_within_its_grace(lab: Lab, plant: str) -> None:
     script = f"cd $GPUCLUSTER_TASK_DIR; for name in {' '.join(NAMES)}; do rm -rf $name; {plant} $name; done;"
     attempt = lab.start(
-        shell(f"{script} touch $GPUCLUSTER_TASK_DIR.ready; trap '' TERM; while :; do sleep 1; done")
+        shell(f"{script} trap '' TERM; touch $GPUCLUSTER_TASK_DIR.ready; while :; do sleep 1; done")
     )
     wait_until(lab.mark(attempt, "ready").exists)
     lab.stop(attempt, grace_s=0.2)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "server")}
 HANG = """
 import logging, sys, threading, time
 from gpucluster.api.deadline import end_within
@@ -16,6 +19,7 @@ end_within({patience}, 3)
 def test_process_with_a_thread_that_hangs_ends_at_its_deadline_and_says_where_it_hung() -> None:
     done = subprocess.run(
         [sys.executable, "-c", HANG.format(patience=0.2)],
+        env=ENV,
         capture_output=True,
         text=True,
         timeout=60,
@@ -27,4 +31,4 @@ def test_process_with_a_thread_that_hangs_ends_at_its_deadline_and_says_where_it
 
 def test_process_that_ends_by_itself_is_not_held_up() -> None:
     script = "from gpucluster.api.deadline import end_within; end_within(3600, 3)"
-    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], env=ENV, timeout=60, check=False).returncode == 0

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from gpucluster.runtimes.threads import DaemonThreads
+
+ENV = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "server")}
 
 
 def test_work_is_done_and_its_error_is_raised() -> None:
@@ -47,4 +51,4 @@ def test_work_that_hangs_does_not_hold_up_the_end_of_the_process() -> None:
         "while not future.running(): pass\n"
         "threads.shutdown()"
     )
-    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], env=ENV, timeout=60, check=False).returncode == 0
