@@ -20,6 +20,9 @@ from gpucluster.api.transport import Address, parse_address
 #: Reading may take as long as a stream is silent: the scheduler sends a sign of life every 10 s.
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
+#: Before each further try: one that was killed a moment ago may still seem to be there.
+RETRY_PAUSES_S = (0.0, 0.2, 1.0)
+
 
 class SchedulerLink:
     """Sends requests to the scheduler, over its Unix socket or to the address that $GPUCLUSTER_ADDRESS names.
@@ -45,11 +48,11 @@ class SchedulerLink:
     ) -> httpx.Response:
         """Send one request (`path` below /v1/) and return the response with its body still to be read.
 
-        A scheduler that does not answer is looked for once more: it may have been restarted. What may have been done already
+        A scheduler that does not answer is looked for again: it may have been restarted. What may have been done already
         is not repeated here; the client knows whether that is safe. `may_start`: start a scheduler for it.
         Raises Unavailable.
         """
-        for attempt in (1, 2):
+        for pause_s in (*RETRY_PAUSES_S, None):
             client = await self._connected(may_start)
             request = client.build_request(
                 method, f"/v1/{path}?{query}" if query else f"/v1/{path}", content=body, headers=dict(headers)
@@ -59,8 +62,9 @@ class SchedulerLink:
             except httpx.HTTPError as error:
                 await self._drop(client)
                 nothing_was_done = isinstance(error, httpx.ConnectError) or method in ("GET", "HEAD")
-                if attempt == 2 or not nothing_was_done:
+                if pause_s is None or not nothing_was_done:
                     raise Unavailable(f"the scheduler does not answer: {error!r}") from error
+                await asyncio.sleep(pause_s)
         raise AssertionError("unreachable")
 
     async def lines(self, path: str, query: str) -> AsyncIterator[str]:

@@ -293,11 +293,11 @@ def test_configuration_that_is_not_there_is_named(here: Place) -> None:
 def test_command_line_without_a_scheduler_fails_at_once_with_what_to_do(here: Place) -> None:
     gone = f"unix:{here.folder}/none.sock"
     for arguments in (["status"], ["jobs"], ["queues"], ["nodes"], ["topology"], ["logs", "1"], ["why", "1"],
-                      ["cancel", "1"], ["stop"]):  # fmt: skip
-        began = time.monotonic()
+                      ["cancel", "1"]):  # fmt: skip
         _, err = here.cli(*arguments, code=3)
         assert "no scheduler is running" in err, arguments
-        assert time.monotonic() - began < 20
+    out, _ = here.cli("stop", code=0)
+    assert "No scheduler is running" in out, "that is what was wanted"
     _, err = here.cli("submit", "--address", gone, "--", "true", code=3)
     assert f"no scheduler answers at {gone}" in err
     assert "gpucluster serve" in err

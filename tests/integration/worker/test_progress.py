@@ -63,7 +63,10 @@ def test_a_metric_of_only_some_steps_is_not_lost(workers: Workers) -> None:
         "from gpucluster.worker import report\nreport(0)\nreport(1, score=9)\nreport(2, loss=1)\nreport(3, loss=0.5)"
     )
     assert run.steps[-1]["step"] == 3
-    assert run.steps[-1]["metrics"] == {"score": 9.0, "loss": 0.5}
+    newest: dict[str, float] = {}
+    for step in run.steps:  # how many of the four travel depends on how fast they come
+        newest.update(step["metrics"])
+    assert newest == {"score": 9.0, "loss": 0.5}
 
 
 def test_threads_may_report(workers: Workers) -> None:
