@@ -26,6 +26,7 @@ class Card:
     """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed),
     `limits` says how they are kept when an amount was asked for.
 
+    `hints` say what else can be done with the job ("%attach 12 comes back").
     `warnings` are printed below the card by whoever waits; they stand in the JSON for a page that draws the cell anew.
     """
 
@@ -34,6 +35,7 @@ class Card:
     sending: str | None = None
     simulated: bool = False
     notes: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     summary: str = ""
     limits: str = ""
@@ -66,6 +68,7 @@ class Card:
             lines.append(f"  limits: {self.limits}")
         if self.contact:
             lines.append(f"  {self.contact}")
+        lines.extend(f"  {hint}" for hint in self.hints)
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
 
@@ -90,6 +93,7 @@ class Card:
             "reason": job.reason,
             "summary": self.summary,
             "limits": self.limits,
+            "hints": list(self.hints),
             "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
@@ -109,6 +113,7 @@ class Card:
             progress=self._progress(job),
             summary=self.summary,
             limits=self.limits,
+            hints=self.hints,
             notes=self.notes,
             contact=self.contact,
         )

@@ -18,7 +18,7 @@ import msgspec
 from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifest, WhyView
 
-from . import connection, describe
+from . import connection, describe, live
 from .card import Card
 from .errors import NotBack, Untrusted, WaitTimeout
 from .happenings import limits_of
@@ -187,6 +187,7 @@ class Job:
         seen = self._seen
         if seen is None or seen.state not in describe.ENDED:
             seen = self._seen = self._client().job(self._id)
+            live.told(seen)
         return seen
 
     @property
@@ -247,6 +248,7 @@ class Job:
         for item in follower:
             if item.job is not None:
                 self._seen = item.job
+                live.told(item.job)
         return self.view()
 
     def result(self, timeout: float | None = None, *, trust: bool = False) -> Any:
@@ -428,6 +430,13 @@ class Job:
         if view is None:
             return {"text/plain": repr(self)}
         return Card(job=view, title=self._name, simulated=self._is_simulated()).mimebundle(now_us())
+
+    def _ipython_display_(self) -> None:
+        """The card, which stays up to date while the kernel lives, also without our renderer."""
+        view = self._shown()
+        card = Card(job=view, title=self._name, simulated=self._is_simulated()) if view is not None else None
+        if card is None or not live.show(card, self._address):
+            print(repr(self))
 
     def _is_simulated(self) -> bool:
         try:

@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 
-from . import connection, describe
+from . import connection, describe, live
 from .binding import Bound, summary_line
 from .card import Card
 from .errors import CellSyntaxError, Detached, Untrusted, Withdrawn, as_typed, one_line
@@ -192,7 +192,11 @@ class CellRun:
             on_status=lambda said: _note_limits(output.card, said) if sent.asks_limits else None,
         )
         watch = Watch(self._client, job, output, replay, keyboard, on_interrupt=self._settings.on_interrupt)
-        ended = watch.run()
+        try:
+            ended = watch.run()
+        except Detached:
+            self._let_go(output, watch.job)
+            raise
         _tell_cut_displays(output, ended)
         if ended.state != "succeeded":
             if trusted:
@@ -205,6 +209,17 @@ class CellRun:
             return self._take_result(ended, output, keyboard, sent)
         except (Interrupted, KeyboardInterrupt):
             raise Detached(ended.number, ended.state) from None
+
+    def _let_go(self, output: CellOutput, job: JobView) -> None:
+        """The cell waits no longer: its card says how to come back, and goes on without it."""
+        card = output.card
+        if card is None:
+            return
+        card.contact = None
+        card.hints = [*card.hints, f"let go by this cell; %attach {job.number} comes back"]
+        output.draw_card(final=True)
+        if output.card_shown:
+            live.keep(card, output.card_id, connection.default_address())
 
     def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Any:
         """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""
