@@ -40,6 +40,14 @@ def as_magics(text: str) -> str:
     return _COMMAND.sub(r"%\1", text)
 
 
+def as_typed_here(magic: str) -> str:
+    """A magic ("%logs 12") as it is typed where we are: outside IPython a command of the shell."""
+    return magic if _shell() is not None else f"gpucluster {magic.removeprefix('%')}"
+
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
 def usage_error(error: GpuclusterError) -> UsageError:
     """An error in what was typed, as IPython shows those: one line, no traceback."""
     from IPython.core.error import UsageError
@@ -205,11 +213,12 @@ class JobError(NotebookError):
     def where(self) -> str:
         """One line that says which job it was and how to see more."""
         if self.attempt is None:
-            return f"in job {self.number} — %why {self.number}"
+            return f"in job {self.number} — {as_typed_here(f'%why {self.number}')}"
         rank = f", rank {self.rank}" if self.tasks > 1 else ""
         node = f" on {self.node}" if self.node else ""
         option = f" --rank {self.rank}" if self.rank else ""
-        return f"in job {self.number} (attempt {self.attempt}{rank}){node} — %logs {self.number}{option}"
+        logs = as_typed_here(f"%logs {self.number}{option}")
+        return f"in job {self.number} (attempt {self.attempt}{rank}){node} — {logs}"
 
     def __str__(self) -> str:
         return "\n".join([self.reason, self.where(), *self._tail_lines()])
@@ -260,6 +269,13 @@ class JobFailed(JobError):
         self.ename = ename
         self.evalue = evalue
         self.traceback = traceback or []
+
+    def __str__(self) -> str:
+        """Outside IPython this is all that is shown, so the worker's traceback is part of it."""
+        if not self.traceback:
+            return super().__str__()
+        remote = _COLOURS.sub("", "\n".join(self.traceback)).splitlines()
+        return "\n".join([self.reason, *remote, self.where(), *self._tail_lines()])
 
     def _render_traceback_(self, *_: object) -> list[str]:
         if not self.traceback:

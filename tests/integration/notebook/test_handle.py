@@ -68,6 +68,9 @@ def test_failure_raises_with_the_remote_error_and_the_last_lines(here):
         job.result(60)
     assert (caught.value.ename, caught.value.evalue) == ("ValueError", "on purpose")
     assert "about to fail" in str(caught.value)
+    assert 'raise ValueError("on purpose")' in str(caught.value)
+    assert f"gpucluster logs {job.number}" in str(caught.value)
+    assert "%logs" not in str(caught.value)
     assert isinstance(job.exception(), JobFailed)
 
 

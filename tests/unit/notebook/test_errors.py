@@ -8,6 +8,7 @@ import re
 import pytest
 
 from gpucluster.api.errors import InvalidRequest, NeverAsAsked, NotFound, NotSupported, Unavailable
+from jupyter_gpucluster import errors
 from jupyter_gpucluster.errors import (
     CellSyntaxError,
     Detached,
@@ -29,7 +30,28 @@ def plain(lines: list[str]) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
 
 
-def test_failure_shows_the_workers_traceback_and_where_it_was():
+@pytest.fixture
+def notebook(monkeypatch):
+    """As if IPython ran."""
+    monkeypatch.setattr(errors, "_shell", object)
+
+
+def test_failure_in_a_script_shows_the_remote_traceback_without_colours_and_a_command_of_the_shell():
+    error = JobFailed(
+        "ValueError: no",
+        ename="ValueError",
+        evalue="no",
+        traceback=["\x1b[31mthe\x1b[0m", "traceback"],
+        tail="last",
+        **FACTS,
+    )
+    assert str(error) == (
+        "ValueError: no\nthe\ntraceback\nin job 12 (attempt 1) on node-0 — gpucluster logs 12\n"
+        "--- last lines of the log of job 12 ---\nlast"
+    )
+
+
+def test_failure_shows_the_workers_traceback_and_where_it_was(notebook):
     error = JobFailed(
         "ValueError: no", ename="ValueError", evalue="no", traceback=["the", "traceback"], **FACTS
     )
