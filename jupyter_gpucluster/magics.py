@@ -170,7 +170,7 @@ class GPUClusterMagics(Magics):
     @argument("-a", "--all", action="store_true", help="jobs of everyone, as far as you may see them")
     @argument("-s", "--state", help="only these states, with commas, e.g. pending,running")
     @argument("-q", "--queue", help="only this queue")
-    @argument("-l", "--limit", type=int, default=20, help="at most so many (default: 20)")
+    @argument("-n", "-l", "--limit", type=int, default=20, help="at most so many (default: 20)")
     @argument("-h", "--help", action="store_true", help="show this help")
     def jobs(self, line: str) -> Any:
         """Your jobs, newest first."""
@@ -207,7 +207,9 @@ class GPUClusterMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
+    @argument(
+        "job", nargs="?", help="number or id of the job, or a name that holds it (default: your latest)"
+    )
     @argument("-r", "--rank", type=int, default=0, help="task of a gang (default: 0)")
     @argument("--attempt", type=int, default=None, help="only this attempt (default: all)")
     @argument("-t", "--tail", type=int, default=None, help="only the last so many records")
@@ -218,7 +220,7 @@ class GPUClusterMagics(Magics):
         asked = self._arguments("logs", line)
         if asked is None:
             return None
-        job = self._job(asked.job, "logs")
+        job = self._job(asked.job, said=True)
         CellRun(self._shell, self._settings()).show_log(
             job, rank=asked.rank, attempt=asked.attempt, tail=asked.tail, follow=asked.follow
         )
@@ -235,7 +237,7 @@ class GPUClusterMagics(Magics):
             return None
         if not asked.jobs:
             raise UsageError("which job? %cancel JOB …; %jobs lists yours")
-        for job in [self._job(word, "cancel") for word in asked.jobs]:
+        for job in [self._job(word) for word in asked.jobs]:
             try:
                 print(f"job {job.number} {job.name}: {job.cancel().state}")
             except Conflict:
@@ -244,7 +246,9 @@ class GPUClusterMagics(Magics):
 
     @line_magic
     @magic_arguments()
-    @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
+    @argument(
+        "job", nargs="?", help="number or id of the job, or a name that holds it (default: your latest)"
+    )
     @argument("--trust", action="store_true", help="bind names and draw HTML of a job that is not yours, too")
     @argument("-h", "--help", action="store_true", help="show this help")
     def attach(self, line: str) -> Any:
@@ -252,17 +256,19 @@ class GPUClusterMagics(Magics):
         asked = self._arguments("attach", line)
         if asked is None:
             return None
-        job = self._job(asked.job, "attach")
+        job = self._job(asked.job)
         return CellRun(self._shell, self._settings()).attach(job, trust=asked.trust)
 
     @line_magic
     @magic_arguments()
-    @argument("job", nargs="?", help="number or id of the job, or a name that holds it")
+    @argument(
+        "job", nargs="?", help="number or id of the job, or a name that holds it (default: your latest)"
+    )
     @argument("-h", "--help", action="store_true", help="show this help")
     def why(self, line: str) -> Any:
         """Why a job waits, or where it stands."""
         asked = self._arguments("why", line)
-        return None if asked is None else self._job(asked.job, "why").why()
+        return None if asked is None else self._job(asked.job, said=True).why()
 
     @share_magic
     @magic_arguments("share")
@@ -274,7 +280,9 @@ class GPUClusterMagics(Magics):
         asked = self._arguments("share_job", line)
         if asked is None:
             return None
-        job = self._job(asked.job, "share")
+        if asked.job is None:
+            raise UsageError("which job? %share JOB WHO; %jobs lists yours")
+        job = self._job(asked.job)
         choices = OPTIONS_BY_KEY["share"].choices
         if asked.who not in choices:
             raise UsageError(f"%share JOB WHO: WHO is one of {', '.join(choices)}")
@@ -310,11 +318,22 @@ class GPUClusterMagics(Magics):
         held = self._shell.user_ns.get(word) if word.isidentifier() else None
         return held.id if isinstance(held, Job) else word.lstrip("#")
 
-    def _job(self, word: str | None, magic: str) -> Job:
-        """The job that a word on the line means. Raises UsageError, NotFound."""
+    def _job(self, word: str | None, *, said: bool = False) -> Job:
+        """The job that a word on the line means; without one the user's latest, which is named where nothing else does
+        (`said`). Raises UsageError, NotFound.
+        """
         if word is None:
-            raise UsageError(f"which job? %{magic} JOB; %jobs lists yours")
+            return self._latest_job(said)
         held = self._shell.user_ns.get(word) if word.isidentifier() else None
         if isinstance(held, Job):
             return held
         return Job(word, address=self.address or None)
+
+    def _latest_job(self, said: bool) -> Job:
+        mine = self._client().jobs(mine=True, limit=1).jobs
+        if not mine:
+            raise UsageError("you have no job yet; %jobs --all lists those of others")
+        job = Job.from_view(mine[0], self.address or None)
+        if said:
+            print(f"job {job.number} {job.name}:")
+        return job

@@ -216,7 +216,23 @@ def test_unknown_job_is_a_clear_error(kernel: Kernel):
         assert cell.status == "error"
         assert "999999" in cell.error
         assert "Traceback" not in cell.error
-    assert "which job?" in kernel.run("%attach").stderr
+    assert "which job?" in kernel.run("%cancel").stderr
+    assert "which job?" in kernel.run("%share").stderr
+
+
+def test_latest_job_is_meant_where_none_is_named(kernel: Kernel):
+    cell = kernel.run("%%submit --gpus 0 --name newest\nprint('said')\nnet = 7")
+    number = cell.card["number"]
+    kernel.run("del net")
+    attached = kernel.run("%attach")
+    assert (attached.card["number"], attached.stdout) == (number, "said\n")
+    assert kernel.run("net").result == "7"
+    logged = kernel.run("%logs").stdout.splitlines()
+    assert (logged[0], logged[-1]) == (f"job {number} newest:", "said")
+    why = kernel.run("%why")
+    assert why.stdout == f"job {number} newest:\n"
+    assert "succeeded" in why.result
+    assert kernel.run("found = %jobs -n 1\n[each.number for each in found]").result == f"[{number}]"
 
 
 def test_errors_of_ours_are_a_line_or_two_without_our_frames(kernel: Kernel):
