@@ -182,6 +182,23 @@ class Detached(NotebookError):
         )
 
 
+class WaitInterrupted(KeyboardInterrupt):
+    """■ (Ctrl-C) while `job.wait()` or `job.result()` waited; the job goes on. A KeyboardInterrupt, so that `except
+    Exception` in a loop over jobs does not swallow it.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        ends = as_typed_here(f"%cancel {number}")
+        super().__init__(f"no longer waiting for job {number}; it goes on. {ends} ends it.")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.number,)
+
+    def _render_traceback_(self, *_: object) -> list[str]:
+        return [f"{_RED}KeyboardInterrupt{_OFF}: {self}"]
+
+
 class JobError(NotebookError):
     """A job ended otherwise than well. `number`, `job_id`, `attempt`, `rank` (of `tasks`), `node`; `tail`: the
     last log lines.

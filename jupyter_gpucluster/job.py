@@ -20,7 +20,7 @@ from gpucluster.api.schemas import HistoryView, JobView, Progress, ResultManifes
 
 from . import connection, describe, live
 from .card import Card
-from .errors import NotBack, Untrusted, WaitTimeout
+from .errors import NotBack, Untrusted, WaitInterrupted, WaitTimeout
 from .happenings import limits_of
 from .outcome import bind, failure, fetch_blobs, log_text, result_of, worth_telling
 from .output import CellOutput, now_us
@@ -226,7 +226,9 @@ class Job:
         return self.state in describe.ENDED
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for its end, at most `timeout` seconds; whether it has ended. Raises nothing for a job that failed."""
+        """Wait for its end, at most `timeout` seconds; whether it has ended. Raises nothing for a job that failed, and
+        WaitInterrupted, a KeyboardInterrupt, for ■.
+        """
         if self._seen is not None and self._seen.state in describe.ENDED:
             return True
         from .interrupt import Interrupted, Keyboard
@@ -238,7 +240,7 @@ class Job:
         except queue.Empty:
             return False
         except Interrupted:
-            raise KeyboardInterrupt from None
+            raise WaitInterrupted(self._number) from None
         finally:
             follower.close()
         return True

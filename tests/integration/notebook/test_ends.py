@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 from .frontend import Kernel, Once, eventually
 
@@ -109,6 +110,23 @@ def test_interrupt_detaches_and_the_job_goes_on(kernel: Kernel, tmp_path, schedu
     attached = kernel.run(f"%attach {number}")
     assert (attached.status, attached.stdout, attached.result) == ("ok", "begun\nended\n", "5")
     assert kernel.run("value").result == "5"
+
+
+def test_interrupt_of_a_wait_for_a_handle_is_one_line_and_the_job_goes_on(kernel: Kernel, tmp_path):
+    code, flag = sleeper(tmp_path, "--no-wait --gpus 0 --as job")
+    number = kernel.run(code).card["number"]
+    for call in ("job.result()", "job.wait()"):
+        waiting = f"print('waits', flush=True)\ntry:\n    {call}\nexcept Exception:\n    print('swallowed')"
+        cell = kernel.run(
+            waiting,
+            Once(lambda cell: "waits" in cell.stdout, lambda: threading.Timer(0.5, kernel.interrupt).start()),
+        )
+        assert cell.error == (
+            f"KeyboardInterrupt: no longer waiting for job {number}; it goes on. %cancel {number} ends it."
+        )
+        assert "swallowed" not in cell.stdout
+    flag.touch()
+    assert kernel.run("job.result()").result == "5"
 
 
 def test_run_all_stops_after_an_interrupt(kernel: Kernel, tmp_path, scheduler):
