@@ -94,12 +94,14 @@ class Watch:
         replay: Replay,
         keyboard: Keyboard,
         *,
+        rank: int = 0,
         on_interrupt: Literal["detach", "cancel"] = "detach",
     ) -> None:
         self._client = client
         self._output = output
         self._replay = replay
         self._keyboard = keyboard
+        self._rank = rank
         self._on_interrupt = on_interrupt
         self._cancelling = False
         self._card_due: float | None = None
@@ -111,7 +113,7 @@ class Watch:
     def run(self) -> JobView:
         """Draw until the job has ended. Raises Detached after ■, Unavailable when the scheduler stays away."""
         try:
-            with Reader(self._client.follow(self.job.id), self._keyboard) as reader:
+            with Reader(self._client.follow(self.job.id, self._rank), self._keyboard) as reader:
                 while not self._ended:
                     self._turn(reader)
         except KeyboardInterrupt:  # ■ once more, while the first one was being dealt with

@@ -14,7 +14,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 from traitlets import Bool, Enum, Integer, TraitError, Unicode, observe, validate
 
-from gpucluster.api.errors import Conflict, GpuclusterError
+from gpucluster.api.errors import Conflict, GpuclusterError, InvalidRequest
 from gpucluster.api.options import OPTIONS_BY_KEY
 
 from . import connection
@@ -249,6 +249,9 @@ class GPUClusterMagics(Magics):
     @argument(
         "job", nargs="?", help="number or id of the job, or a name that holds it (default: your latest)"
     )
+    @argument(
+        "-r", "--rank", type=int, default=0, help="task of a gang to show and to bind names of (default: 0)"
+    )
     @argument("--trust", action="store_true", help="bind names and draw HTML of a job that is not yours, too")
     @argument("-h", "--help", action="store_true", help="show this help")
     def attach(self, line: str) -> Any:
@@ -257,7 +260,12 @@ class GPUClusterMagics(Magics):
         if asked is None:
             return None
         job = self._job(asked.job)
-        return CellRun(self._shell, self._settings()).attach(job, trust=asked.trust)
+        try:
+            return CellRun(self._shell, self._settings()).attach(job, rank=asked.rank, trust=asked.trust)
+        except InvalidRequest as error:
+            if error.field == "--rank":
+                raise usage_error(error) from None
+            raise
 
     @line_magic
     @magic_arguments()

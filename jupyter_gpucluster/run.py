@@ -65,6 +65,18 @@ def _tell_cut_displays(output: CellOutput, job: JobView) -> None:
         )
 
 
+def _ranks_text(job: JobView) -> str:
+    return "It has one task, rank 0." if job.tasks == 1 else f"Its ranks are 0 to {job.tasks - 1}."
+
+
+def _gang_hints(job: JobView, rank: int) -> list[str]:
+    """That a gang has more ranks than the one that is shown."""
+    if job.tasks == 1:
+        return []
+    other = 1 if rank == 0 else 0
+    return [f"rank {rank} of {job.tasks} is shown; %logs {job.number} --rank {other} shows others"]
+
+
 def _note_limits(card: Card | None, said: Mapping[str, Any]) -> None:
     """Say in the card how the limits that were asked for are kept."""
     if card is None or card.job is None or said.get("event") != "up":
@@ -84,6 +96,8 @@ class CellRun:
         self._shell = shell
         self._settings = settings
         self._connected: ApiClient | None = None
+        #: The task of a gang that is shown, and whose names are bound.
+        self._rank = 0
 
     @property
     def _client(self) -> ApiClient:
@@ -121,6 +135,7 @@ class CellRun:
                 return handle
             card.simulated = connection.is_simulated(self._client)
             card.update(job)
+            card.hints = _gang_hints(job, self._rank)
             output.draw_card()
             output.text("stderr", "".join(f"warning: {warning}\n" for warning in prepared.warnings))
             asks_limits = bool(values.get("memory") or values.get("cpus"))
@@ -162,14 +177,17 @@ class CellRun:
     def _output(self, card: Card | None, *, show_result: bool = True, inert: bool = False) -> CellOutput:
         return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result, inert=inert)
 
-    def attach(self, job: Job, *, trust: bool = False) -> Any:
-        """Follow a job that was submitted before, from its first output on.
+    def attach(self, job: Job, *, rank: int = 0, trust: bool = False) -> Any:
+        """Follow one rank of a job that was submitted before, from its first output on.
 
         Of a stranger's job nothing is run here unless they are trusted: no pickle is loaded, no script is drawn.
         """
         with Keyboard() as keyboard:
             view = job.view()
-            card = Card(simulated=connection.is_simulated(self._client))
+            if not 0 <= rank < view.tasks:
+                raise InvalidRequest("--rank", f"job {view.number} has no rank {rank}", _ranks_text(view))
+            self._rank = rank
+            card = Card(simulated=connection.is_simulated(self._client), hints=_gang_hints(view, rank))
             card.update(view)
             output = self._output(card, inert=not (view.mine or trust))
             output.draw_card()
@@ -191,7 +209,15 @@ class CellRun:
             limits=self._settings.limits,
             on_status=lambda said: _note_limits(output.card, said) if sent.asks_limits else None,
         )
-        watch = Watch(self._client, job, output, replay, keyboard, on_interrupt=self._settings.on_interrupt)
+        watch = Watch(
+            self._client,
+            job,
+            output,
+            replay,
+            keyboard,
+            rank=self._rank,
+            on_interrupt=self._settings.on_interrupt,
+        )
         try:
             ended = watch.run()
         except Detached:
@@ -202,6 +228,8 @@ class CellRun:
             if trusted:
                 self._take_what_is_there(ended, output, keyboard, sent)
             output.draw_card(final=True)
+            if self._rank:  # another rank's end may explain the job's: its log is read for it
+                raise failure(self._client, ended)
             raise failure(self._client, ended, replay.error, with_tail=False)
         try:
             if not trusted:
@@ -242,7 +270,7 @@ class CellRun:
             output.text("stderr", f"what the cell had assigned did not come back: {one_line(error)}\n")
 
     def _bind(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Bound | None:
-        """Fetch and bind what rank 0 left, if anything, and say it in the card."""
+        """Fetch and bind what the rank that is shown left, if anything, and say it in the card."""
         card = output.card
         assert card is not None
         manifest, blobs = keyboard.call(lambda: self._fetch(job))
@@ -263,7 +291,7 @@ class CellRun:
     def _leave_result(self, job: JobView, output: CellOutput, keyboard: Keyboard) -> None:
         """A stranger's job has ended: say what it left and how to have it."""
         output.draw_card(final=True)
-        view = keyboard.call(lambda: result_of(self._client, job.id))
+        view = keyboard.call(lambda: result_of(self._client, job.id, self._rank))
         names = view.result.names if view is not None and view.result is not None else ()
         if names:
             output.text(
@@ -273,7 +301,7 @@ class CellRun:
 
     def _fetch(self, job: JobView) -> tuple[ResultManifest | None, dict[str, bytes]]:
         """What the job left, in a thread."""
-        view = result_of(self._client, job.id)
+        view = result_of(self._client, job.id, self._rank)
         if view is None or view.result is None:
             return None, {}
         return view.result, fetch_blobs(self._client, job.id, view.result)

@@ -183,6 +183,25 @@ def test_cells_text_is_never_expanded_and_option_values_are(kernel: Kernel):
     assert cell.card["name"] == "run 7"
 
 
+def test_card_of_a_gang_tells_of_the_other_ranks_and_attach_shows_them(kernel: Kernel):
+    cell = ok(
+        kernel.run(
+            "%%submit --tasks 3 --gpus 0\nimport os\nrank = int(os.environ['RANK'])\nprint('I am', rank)"
+        )
+    )
+    number = cell.card["number"]
+    assert cell.card["hints"] == [f"rank 0 of 3 is shown; %logs {number} --rank 1 shows others"]
+    other = ok(kernel.run(f"%attach {number} --rank 2"))
+    assert other.stdout == "I am 2\n"
+    assert other.card["hints"] == [f"rank 2 of 3 is shown; %logs {number} --rank 0 shows others"]
+    assert ok(kernel.run("rank")).result == "2"
+    assert (
+        f"job {number} has no rank 3. Its ranks are 0 to 2."
+        in kernel.run(f"%attach {number} --rank 3").stderr
+    )
+    assert ok(kernel.run("%%submit --gpus 0\n1")).card["hints"] == []
+
+
 def test_every_rank_of_a_gang_runs_the_cell_and_rank_0_is_shown(kernel: Kernel):
     shown = ok(kernel.run("""
         %%submit --tasks 3 --gpus 1 --as gang
