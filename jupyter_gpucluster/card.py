@@ -110,7 +110,7 @@ class Card:
             facts=self._facts(job, now_us),
             sentence=self._sentence(job),
             percent=describe.percent(job.progress) if job is not None else None,
-            progress=self._progress(job),
+            progress=self._progress(job, now_us),
             summary=self.summary,
             limits=self.limits,
             hints=self.hints,
@@ -139,8 +139,10 @@ class Card:
             return describe.waiting(job)
         return describe.reason(job)
 
-    def _progress(self, job: JobView | None) -> str:
-        if job is None or job.progress is None:
+    def _progress(self, job: JobView | None, now_us: int) -> str:
+        if job is None:
             return ""
+        if job.progress is None:
+            return describe.elapsed(job, now_us)
         pace = describe.pace_text(self.pace) if job.state == "running" else ""
         return describe.joined([describe.steps(job.progress), *describe.metrics(job.progress), pace])

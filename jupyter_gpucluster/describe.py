@@ -71,6 +71,18 @@ def runtime_s(view: JobView, now_us: int) -> float | None:
     return max((view.ended_us or now_us) - view.started_us, 0) / 1e6
 
 
+#: A job that reports no progress says how long it has been running from here on, seconds.
+ELAPSED_FROM_S = 5.0
+
+
+def elapsed(view: JobView, now_us: int) -> str:
+    """For example "1 min 05 s so far" of a running job that reports no progress; else ""."""
+    took = runtime_s(view, now_us)
+    if view.state != "running" or view.progress is not None or took is None or took < ELAPSED_FROM_S:
+        return ""
+    return f"{duration(took)} so far"
+
+
 def waiting(view: JobView) -> str:
     """Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …"."""
     place = f"{ordinal(view.position)} in queue {view.queue}" if view.position else f"in queue {view.queue}"
@@ -162,6 +174,7 @@ def standing(view: JobView, now_us: int, pace: Pace | None = None) -> str:
         [
             f"{view.state} {where(view)}".strip(),
             view.reason or "" if view.state in ("stopping", "suspended") else "",
+            elapsed(view, now_us),
             steps(progress),
             *metrics(progress),
             pace_text(pace) if pace and view.state == "running" else "",

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: The card is drawn anew at most this often for progress; for a new state at once.
 CARD_INTERVAL_S = 0.25
+#: The card of a job that reports no progress is drawn anew this often for the time that it has been running.
+ELAPSED_INTERVAL_S = 10.0
 #: Items read ahead of what is drawn.
 READ_AHEAD = 2000
 #: What a job wrote is shown at once when nothing more has come, but not in more pieces than this allows: front ends
@@ -106,6 +108,7 @@ class Watch:
         self._cancelling = False
         self._card_due: float | None = None
         self._away_since: float | None = None
+        self._drawn_at = time.monotonic()
         self._ended = False
         self._flushed_at = 0.0
         self.job = job
@@ -140,7 +143,13 @@ class Watch:
             self._closed(item)
         elif isinstance(item, Call):
             self._cancel_asked(item)
-        if self._card_due is not None and time.monotonic() >= self._card_due:
+        self._draw_card_if_due()
+
+    def _draw_card_if_due(self) -> None:
+        now = time.monotonic()
+        counts = self.job.state == "running" and self.job.progress is None
+        stale = counts and now - self._drawn_at >= ELAPSED_INTERVAL_S
+        if stale or (self._card_due is not None and now >= self._card_due):
             self._draw_card()
 
     def _flush_if_idle(self) -> None:
@@ -168,8 +177,7 @@ class Watch:
         if card is not None and card.contact != contact:
             card.contact = contact
             self._card_due = now
-        if self._card_due is not None and now >= self._card_due:
-            self._draw_card()
+        self._draw_card_if_due()
 
     # ---- what comes
 
@@ -199,6 +207,7 @@ class Watch:
 
     def _draw_card(self) -> None:
         self._card_due = None
+        self._drawn_at = time.monotonic()
         self._output.draw_card()
 
     def _new_attempt(self, number: int) -> None:

@@ -36,6 +36,15 @@ def test_running_job_says_where_how_far_and_how_fast():
     assert "width:30.0%" in card.html(0)
 
 
+def test_running_job_without_progress_says_how_long_it_has_been_running():
+    card = card_of(job(state="running", started_us=0, attempt=attempt(task())))
+    assert card.text(65 * SECOND) == "● job 12 train · running on node-0 (GPU 0) · 1 min 05 s so far"
+    assert "1 min 05 s so far" in card.html(65 * SECOND)
+    assert "so far" not in card.text(SECOND)
+    card.update(job(state="running", started_us=0, progress=progress(1, 2), seq=2))
+    assert "so far" not in card.text(65 * SECOND) + card.html(65 * SECOND)
+
+
 def test_ended_job_says_how_long_it_took_and_what_went_in_and_out():
     card = card_of(job(state="succeeded", started_us=0, ended_us=65 * SECOND, attempt=attempt(task())))
     card.summary = "in: X · out: net"
