@@ -17,7 +17,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 
-from . import connection, describe, live
+from . import connection, describe, earlier, live
 from .binding import Bound, summary_line
 from .card import Card
 from .errors import CellSyntaxError, Detached, Untrusted, Withdrawn, as_typed, one_line
@@ -123,6 +123,7 @@ class CellRun:
         except KeyboardInterrupt:
             raise Withdrawn(NOTHING_SENT) from None
         with Keyboard() as keyboard:
+            self._tell_what_earlier_jobs_give(prepared, flat(values.get("after")), keyboard)
             card = Card(title=prepared.title, notes=prepared.notes, warnings=prepared.warnings)
             output = self._output(card, show_result=is_cell)
             waits = bool(values.get("wait", True))
@@ -141,6 +142,22 @@ class CellRun:
             asks_limits = bool(values.get("memory") or values.get("cpus"))
             sent = Sent(tuple(prepared.names), frozenset(flat(values.get("out"))), asks_limits)
             return self._follow(job, output, keyboard, sent)
+
+    def _tell_what_earlier_jobs_give(self, prepared: Prepared, after: list[str], keyboard: Keyboard) -> None:
+        """Say of a name that is nowhere defined that a job which this one waits for gives it back, if one does."""
+        if not (prepared.undefined and after):
+            return
+        from .capture.collect import not_defined
+
+        client = self._connect(keyboard)
+        try:
+            given = keyboard.call(lambda: earlier.given_back(client, after, prepared.undefined))
+        except Interrupted:
+            raise Withdrawn(NOTHING_SENT) from None
+        better = {
+            not_defined(name): earlier.sentence(name, job, self._shell.user_ns) for name, job in given.items()
+        }
+        prepared.warnings[:] = [better.get(warning, warning) for warning in prepared.warnings]
 
     def _hand_over(self, prepared: Prepared, output: CellOutput | None, keyboard: Keyboard) -> JobView:
         """Submit; while big inputs travel, the card says so (`output` None: nobody draws a card, a line does)."""

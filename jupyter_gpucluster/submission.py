@@ -53,6 +53,7 @@ class Prepared:
     outputs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    undefined: list[str] = field(default_factory=list)
     total_bytes: int = 0
 
     @property
@@ -107,6 +108,7 @@ def prepare_cell(
         outputs=list(captured.outputs),
         notes=list(captured.notes),
         warnings=list(captured.warnings),
+        undefined=list(captured.undefined),
         total_bytes=captured.total_bytes,
     )
 

@@ -43,6 +43,7 @@ class Capture:
     blobs           by SHA-256; views of the live objects: send them before the notebook goes on
     outputs         names to bring back
     mutable_inputs  names to compare before and after the cell
+    undefined       names that the cell reads and nothing defines; each has its warning, `not_defined(name)`
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -52,7 +53,13 @@ class Capture:
     mutable_inputs: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    undefined: tuple[str, ...] = ()
     total_bytes: int = 0
+
+
+def not_defined(name: str) -> str:
+    """The warning about a name that is nowhere defined."""
+    return f"{name} is not defined, neither in this notebook nor in the cell"
 
 
 def collect(
@@ -92,6 +99,7 @@ class _Collector:
         self._left_out: set[str] = set()
         self._sizes: dict[str, int] = {}
         self._warnings: dict[str, None] = {}
+        self._undefined: list[str] = []
 
     # ---- which names
 
@@ -116,7 +124,8 @@ class _Collector:
         if name not in self._ns:
             is_known = hasattr(builtins, name) or name in _IPYTHON_NAMES or name == "Out"
             if not (is_known or name in self._cell.perhaps or self._cell.may_get_names):
-                self._warn(f"{name} is not defined, neither in this notebook nor in the cell")
+                self._undefined.append(name)
+                self._warn(not_defined(name))
             return False
         return not self._is_ipythons_own(name)
 
@@ -274,6 +283,7 @@ class _Collector:
             mutable_inputs=tuple(name for name in mutable if name not in wanted),
             notes=pickled.notes,
             warnings=tuple(self._warnings),
+            undefined=tuple(self._undefined),
         )
         if self._objects:
             _pack(result, pickled)

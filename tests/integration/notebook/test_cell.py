@@ -202,6 +202,18 @@ def test_card_of_a_gang_tells_of_the_other_ranks_and_attach_shows_them(kernel: K
     assert ok(kernel.run("%%submit --gpus 0\n1")).card["hints"] == []
 
 
+def test_name_that_an_earlier_job_gives_back_is_told_with_what_to_do(kernel: Kernel):
+    number = ok(kernel.run("%%submit --no-wait --gpus 0 --as first\ndata = [1]")).card["number"]
+    cell = kernel.run("%%submit --after first --gpus 0\nlen(data) + other")
+    assert cell.stderr.startswith(
+        f"warning: data is not defined in this notebook; job {number} gives it back, but only to the notebook: run "
+        "first.bind() before you submit this cell, or let the two jobs share a file\n"
+        "warning: other is not defined, neither in this notebook nor in the cell\n"
+    )
+    ok(kernel.run("first.bind()"))
+    assert ok(kernel.run("%%submit --after first --gpus 0\nlen(data)")).stderr == ""
+
+
 def test_every_rank_of_a_gang_runs_the_cell_and_rank_0_is_shown(kernel: Kernel):
     shown = ok(kernel.run("""
         %%submit --tasks 3 --gpus 1 --as gang
