@@ -203,7 +203,7 @@ class RayBase(Contender):
         import ray
 
         if not ray.is_initialized():
-            ray.init(
+            RayBase.context = ray.init(
                 include_dashboard=True,
                 dashboard_host="127.0.0.1",
                 log_to_driver=False,
