@@ -6,9 +6,10 @@ without a gap or a repetition.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -84,8 +85,10 @@ class _Feed(Generic[Item]):
         body = self._body
         if body is not None:
             body.close()
+        with contextlib.suppress(ValueError):  # it is running, in another thread: that one ends it
+            self._iterator.close()
 
-    def _run(self) -> Iterator[Item]:
+    def _run(self) -> Generator[Item, None, None]:
         missed_at: float | None = None
         tries = 0
         while not self._closed.is_set():

@@ -137,20 +137,23 @@ class Transport:
     """Requests to one address. Thread-safe."""
 
     def __init__(self, address: Address) -> None:
+        self.address = address
+        self._client = self._new_client()
+
+    def _new_client(self) -> httpx.Client:
         import httpx
 
-        self.address = address
         headers = {"accept-encoding": "identity"}
-        if address.token:
-            headers["authorization"] = f"token {address.token}"
-        uds = address.socket_path
-        self._client = httpx.Client(
-            base_url=address.base_url,
+        if self.address.token:
+            headers["authorization"] = f"token {self.address.token}"
+        uds = self.address.socket_path
+        return httpx.Client(
+            base_url=self.address.base_url,
             headers=headers,
             # Certificates are loaded for https only: that takes longer than all the rest.
             transport=httpx.HTTPTransport(
                 uds=uds,
-                verify=address.base_url.startswith("https:"),
+                verify=self.address.base_url.startswith("https:"),
                 limits=httpx.Limits(max_keepalive_connections=4),
             ),
             timeout=httpx.Timeout(
@@ -206,25 +209,30 @@ class Transport:
     def stream(
         self, path: str, params: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None
     ) -> Iterator[StreamBody]:
-        """A GET whose answer is read as it comes."""
+        """A GET whose answer is read as it comes, over a connection of its own.
+
+        Not one of the pool: a stream that nobody closed is closed by the garbage collector, at any moment, also while this
+        thread holds the pool's lock, and then it would wait for itself for ever.
+        """
         import httpx
 
-        request = self._client.build_request(
-            "GET", API_PREFIX + path, params=_plain(params), headers=dict(headers or {})
-        )
+        client = self._new_client()
         try:
-            response = self._client.send(request, stream=True)
-            if response.is_error:
-                response.read()
-        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: used after it was closed
-            raise _of_connection(error, self.address) from None
-        try:
+            request = client.build_request(
+                "GET", API_PREFIX + path, params=_plain(params), headers=dict(headers or {})
+            )
+            try:
+                response = client.send(request, stream=True)
+                if response.is_error:
+                    response.read()
+            except (httpx.HTTPError, RuntimeError) as error:
+                raise _of_connection(error, self.address) from None
             if response.is_error:
                 raise error_of(response.status_code, response.content)
             yield StreamBody(response, self.address)
         finally:
             with contextlib.suppress(Exception):
-                response.close()
+                client.close()
 
     def close(self) -> None:
         self._client.close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import shutil
 import socket
 import sqlite3
@@ -123,6 +124,35 @@ def test_offset_inside_a_record_is_refused(client: ApiClient) -> None:
     with pytest.raises(InvalidRequest) as refused:
         list(client.follow(job.id, cursor=(1, 7)))
     assert refused.value.field == "offset"
+
+
+def test_stream_that_nobody_closed_does_not_stop_later_requests(
+    client: ApiClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The garbage collector closes it at any moment: here while the pool of connections holds its lock."""
+    pool = pytest.importorskip("httpcore._sync.connection_pool")
+    make = pool.PoolRequest.__init__
+
+    def collecting(self: object, *args: object) -> None:
+        gc.collect()
+        make(self, *args)
+
+    job = client.submit(command("sleep 60"))
+    gc.disable()
+    try:
+        follower = client.follow(job.id)
+        next(follower)
+        follower.itself = follower  # type: ignore[attr-defined]
+        del follower
+        monkeypatch.setattr(pool.PoolRequest, "__init__", collecting)
+        thread = threading.Thread(target=lambda: client.job(job.id), daemon=True)
+        thread.start()
+        thread.join(TIMEOUT_S)
+        assert not thread.is_alive()
+    finally:
+        gc.enable()
+        monkeypatch.undo()
+    client.cancel(job.id)
 
 
 def test_close_from_another_thread_wakes_a_waiting_reader(client: ApiClient) -> None:
