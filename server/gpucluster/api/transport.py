@@ -217,6 +217,7 @@ class Transport:
         import httpx
 
         client = self._new_client()
+        client.headers.update(self._client.headers)
         try:
             request = client.build_request(
                 "GET", API_PREFIX + path, params=_plain(params), headers=dict(headers or {})
