@@ -126,7 +126,8 @@ def test_death_of_a_supervisor_of_another_version_is_noticed(lab: Lab, later_ver
 def test_deleted_data_folder_does_not_come_back(lab: Lab) -> None:
     attempt = lab.start(shell("echo $$ > $GPUCLUSTER_TASK_DIR.leader; sleep 300"))
     leader = pid_from(lab, attempt, "leader")
-    shutil.rmtree(lab.data_dir, ignore_errors=True)
+    while lab.data_dir.exists():
+        shutil.rmtree(lab.data_dir, ignore_errors=True)
     assert isinstance(lab.last(attempt), TaskLost)
     lab.adopt("unheard-of")  # asked after when all is gone
     assert isinstance(lab.last("unheard-of"), TaskStartFailed)
