@@ -114,6 +114,8 @@ def test_file_of_another_boot_or_machine_is_not_believed(home: Path) -> None:
     runtime = discovery.runtime_file(
         discovery.runtime_folder(), discovery.scheduler_key(discovery.data_folder())
     )
+    # It is written right after the file by which the scheduler was found.
+    wait_until(runtime.exists, "the runtime file")
     text = json.loads(path.read_text())
     runtime.unlink()
     for field in ("host", "boot_id"):
