@@ -1,31 +1,12 @@
-/** Wires the plugins of the extension; everything else lives in api/ and panels/. */
-import {
-  ILayoutRestorer,
-  JupyterFrontEnd,
-  JupyterFrontEndPlugin
-} from '@jupyterlab/application';
-import { ITranslator, nullTranslator } from '@jupyterlab/translation';
+/** The plugins of the extension, one file each in plugins/; nothing else happens here. */
+import { card } from './plugins/card';
+import { cells } from './plugins/cells';
+import { cluster } from './plugins/cluster';
+import { commands } from './plugins/commands';
+import { log } from './plugins/log';
+import { sidebar } from './plugins/sidebar';
+import { statusbar } from './plugins/statusbar';
 
-import { ClusterPanel } from './panels/clusterPanel';
+export { IGpuCluster, IGpuStreams } from './tokens';
 
-const sidebar: JupyterFrontEndPlugin<void> = {
-  id: 'jupyter-gpucluster:sidebar',
-  description: 'Shows the GPU cluster in the left sidebar.',
-  autoStart: true,
-  optional: [ITranslator, ILayoutRestorer],
-  activate: (
-    app: JupyterFrontEnd,
-    translator: ITranslator | null,
-    restorer: ILayoutRestorer | null
-  ) => {
-    const trans = (translator ?? nullTranslator).load('jupyter_gpucluster');
-    const panel = new ClusterPanel(app.serviceManager.serverSettings, trans);
-    panel.id = 'jp-gpucluster-sidebar';
-    panel.title.caption = trans.__('GPU cluster');
-    panel.title.label = trans.__('GPU cluster');
-    restorer?.add(panel, panel.id);
-    app.shell.add(panel, 'left', { rank: 650 });
-  }
-};
-
-export default [sidebar];
+export default [cluster, sidebar, statusbar, commands, card, log, cells];

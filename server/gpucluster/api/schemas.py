@@ -258,6 +258,13 @@ class QueueView(msgspec.Struct, kw_only=True):
     ordering: str
     may_submit: bool
     description: str = ""
+    #: Idle healthy GPUs that the queue could take now, by resource name as in `used` ("gpu", "gpu/A100"), in thousandths:
+    #: within its guarantee at every level (nobody can claim them back) …
+    free_for_good: dict[str, int] = {}
+    #: … and beyond it, up to every maximum on its path: lent until their owner claims them.
+    free_until_reclaimed: dict[str, int] = {}
+    #: Of the guarantee, what is neither used by the queue nor idle: lent to others at present.
+    lent_out: dict[str, int] = {}
 
 
 class GpuView(msgspec.Struct, kw_only=True):
@@ -383,6 +390,63 @@ class EventView(msgspec.Struct, kw_only=True, omit_defaults=True):
     time_us: int = 0
     version: int = 1
     data: dict[str, Any] = {}
+
+
+#: What a page can follow: `status` (figures of the whole cluster), `queues`, `nodes` (the topology), `jobs` (all that the
+#: caller may see) or `mine` (the caller's own).
+Topic = Literal["status", "queues", "nodes", "jobs", "mine"]
+TOPICS: tuple[Topic, ...] = ("status", "queues", "nodes", "jobs", "mine")
+
+
+class LiveStatus(msgspec.Struct, kw_only=True):
+    """The cluster in a few figures, all from memory."""
+
+    cluster: str
+    simulated: bool  # any GPU is declared rather than found
+    principal: str  # id of the caller
+    principal_name: str
+    is_admin: bool
+    levels: list[str]  # of the topology, from the largest cell to the smallest
+    nodes: int
+    gpus: int
+    gpus_healthy: int
+    gpus_used: int
+    running: int  # jobs that hold GPUs or other resources
+    waiting: int
+    my_running: int
+    my_waiting: int
+    notes: list[str] = []
+
+
+class LiveProgress(msgspec.Struct, kw_only=True):
+    """A step report of a job whose view did not change otherwise."""
+
+    job_id: str
+    progress: Progress
+    first_feedback_us: int | None = None
+
+
+class LiveUpdate(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One line of `GET /v1/live`: what changed of what a page follows, as it is now (`api/live.py`).
+
+    `seq`: of the newest event that is in it; a page that was cut off asks again with `after=seq` and gets what changed since.
+    `full`: topics of which this line has everything: they replace what the page had. Of the others it has what changed, each
+    thing whole (a job's or node's or queue's newest view), to be put in place of the one before.
+    type = "update" | "alive" (nothing changed for some seconds: only `seq` and `time_us`).
+    """
+
+    type: Literal["update", "alive"]
+    seq: int
+    time_us: int
+    full: list[Topic] = []
+    status: LiveStatus | None = None
+    queues: list[QueueView] = []
+    nodes: list[NodeView] = []
+    nodes_gone: list[str] = []
+    jobs: list[JobView] = []  # of a list: newest first
+    jobs_gone: list[str] = []  # ids: not to be seen (any more), or removed
+    jobs_left_out: int = 0  # with `full`: older ones that did not fit in
+    progress: list[LiveProgress] = []
 
 
 class SourceView(msgspec.Struct, kw_only=True):
