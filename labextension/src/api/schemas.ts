@@ -253,6 +253,8 @@ export interface JobView {
   can_control: boolean;
   can_read: boolean;
   seq: number;
+  execution_count: number | null;
+  fills_cell: boolean;
 }
 /**
  * The newest step report of rank 0 (or of the rank that reports).
@@ -303,6 +305,8 @@ export interface JobSubmission {
   digest_budget_bytes?: number;
   notebook_path?: string | null;
   cell_id?: string | null;
+  execution_count?: number | null;
+  fills_cell?: boolean;
   git_commit?: string | null;
   inline_blobs?: {
     [k: string]: string;

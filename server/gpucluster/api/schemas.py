@@ -70,6 +70,8 @@ class JobSubmission(Request, frozen=True):
     digest_budget_bytes: int = 256 << 20
     notebook_path: str | None = None
     cell_id: str | None = None
+    execution_count: int | None = None  # the notebook's number of this run of the cell, as in In [7]
+    fills_cell: bool = False  # the cell waits and shows nothing but the job
     git_commit: str | None = None
     inline_blobs: dict[str, bytes] = {}
 
@@ -201,6 +203,8 @@ class JobView(msgspec.Struct, kw_only=True):
     can_control: bool
     can_read: bool
     seq: int  # of the last event that is in this view
+    execution_count: int | None = None  # of the cell, for readers: its In [7]
+    fills_cell: bool = False  # for readers: the cell waits and shows nothing but the job
 
 
 class JobList(msgspec.Struct, kw_only=True):

@@ -58,6 +58,7 @@ MAX_GPU_TYPES = 64
 #: Characters of what stands in views of a job; paths as long as the system takes them.
 MAX_CHARACTERS = {"interpreter": 4096, "cwd": 4096, "notebook_path": 4096, "cell_id": 200, "git_commit": 200}
 MAX_SOURCE_BYTES = 4 << 20
+MAX_EXECUTION_COUNT = 1_000_000_000
 #: The kernel's limit for one string of an environment or a command line (MAX_ARG_STRLEN), and a sane sum of them all.
 MAX_STRING_BYTES = 128 << 10
 MAX_STRINGS_BYTES = 1 << 20
@@ -384,6 +385,8 @@ def normalise_program(submission: JobSubmission) -> Program:
     _check_environment(submission)
     _check_names(submission)
     _check_range("digest_budget_bytes", submission.digest_budget_bytes, 0, MAX_MEMORY_BYTES)
+    if submission.execution_count is not None:
+        _check_range("execution_count", submission.execution_count, 0, MAX_EXECUTION_COUNT)
     return Program(
         kind=ProgramKind(submission.kind),
         source=submission.source,
@@ -399,6 +402,8 @@ def normalise_program(submission: JobSubmission) -> Program:
         digest_budget_bytes=submission.digest_budget_bytes,
         notebook_path=submission.notebook_path,
         cell_id=submission.cell_id,
+        execution_count=submission.execution_count,
+        fills_cell=submission.fills_cell,
         git_commit=submission.git_commit,
     )
 

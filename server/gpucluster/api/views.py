@@ -152,6 +152,8 @@ class Views:
             share=job.spec.share.value,
             notebook_path=job.program.notebook_path if rights.read else None,
             cell_id=job.program.cell_id if rights.read else None,
+            execution_count=job.program.execution_count if rights.read else None,
+            fills_cell=job.program.fills_cell and rights.read,
             can_control=rights.control,
             can_read=rights.read,
             seq=self._last_seq(),

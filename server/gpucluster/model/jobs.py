@@ -146,6 +146,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     digest_budget_bytes: int = 256 << 20
     notebook_path: str | None = None
     cell_id: str | None = None
+    execution_count: int | None = None  # the notebook's number of this run of the cell, as in In [7]
+    fills_cell: bool = False  # the cell waits and shows nothing but the job
     git_commit: str | None = None
 
 

@@ -13,6 +13,7 @@ from gpucluster.api.submission import (
     verbatim,
 )
 from gpucluster.model.errors import GpuclusterError, InvalidRequest, TooLarge
+from gpucluster.model.jobs import Program
 from gpucluster.nodes.declared import declared_nodes
 from gpucluster.nodes.settings import DEFAULT_DECLARATIONS
 from gpucluster.runtimes.environment import OURS
@@ -77,6 +78,20 @@ def test_error_about_a_secret_does_not_show_it() -> None:
     assert "hid" not in str(refused.value).replace("hidden", "")
 
 
+def test_program_keeps_which_run_of_which_cell_it_is() -> None:
+    program = normalise_program(cell(cell_id="c1", execution_count=7, fills_cell=True))
+    assert (program.cell_id, program.execution_count, program.fills_cell) == ("c1", 7, True)
+    plain = normalise_program(cell())
+    assert (plain.execution_count, plain.fills_cell) == (None, False)
+
+
+def test_program_of_an_earlier_version_is_read() -> None:
+    stored = msgspec.to_builtins(normalise_program(cell(cell_id="c1")))
+    del stored["execution_count"], stored["fills_cell"]
+    program = msgspec.convert(stored, Program)
+    assert (program.cell_id, program.execution_count, program.fills_cell) == ("c1", None, False)
+
+
 def test_program_carries_names_of_secrets_only() -> None:
     program = normalise_program(cell(secret_env={"B": "1", "A": "2"}, env={"C": "3"}))
     assert program.secret_env == ("A", "B")
@@ -96,6 +111,8 @@ def test_program_carries_names_of_secrets_only() -> None:
         ({"notebook_path": "a\x1b]0;owned\x07.ipynb"}, "notebook_path"),
         ({"cell_id": "a\u202eb"}, "cell_id"),
         ({"git_commit": "a\nb"}, "git_commit"),
+        ({"execution_count": -1}, "execution_count"),
+        ({"execution_count": 10**10}, "execution_count"),
     ],
 )
 def test_bad_program_is_refused_by_field(fields: dict[str, object], field: str) -> None:

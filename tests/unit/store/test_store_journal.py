@@ -75,6 +75,7 @@ PROGRAMS = st.builds(
     cwd=st.none() | TEXT, sys_path=TEXTS, env=st.dictionaries(TEXT, TEXT, max_size=3), secret_env=TEXTS,
     inputs=st.none() | INPUTS, outputs=TEXTS, mutable_inputs=TEXTS, digest_budget_bytes=st.integers(0, 2**60),
     notebook_path=st.none() | TEXT, cell_id=st.none() | TEXT, git_commit=st.none() | TEXT,
+    execution_count=st.none() | st.integers(0, 10**9), fills_cell=st.booleans(),
 )  # fmt: skip
 RESULTS = st.builds(
     ResultManifest, pickle=st.none() | HASH, buffers=HASHES, names=TEXTS, changed=TEXTS, has_value=st.booleans(),
