@@ -99,6 +99,8 @@ export interface IGpuCluster {
 /** Command ids; every one works from the palette too. */
 export const CommandIDs = {
   showPanel: 'gpucluster:show-panel',
+  /** The topology large, in the main area. */
+  openTopology: 'gpucluster:open-topology',
   /** args: {job: long id} */
   cancelJob: 'gpucluster:cancel-job',
   /** args: {job, rank?, attempt?} */
