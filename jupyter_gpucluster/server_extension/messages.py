@@ -21,6 +21,8 @@ PAGE_PROTOCOL = 1
 WINDOW = 8
 #: An `Items` message carries at most about so many bytes of lines.
 MESSAGE_BYTES = 256 << 10
+#: A connection is never silent for longer.
+ALIVE_S = 10.0
 
 #: Who draws a cell: a `kernel` whose outputs reach this page, or the page itself from the job's `log`.
 Role = Literal["kernel", "log"]
@@ -103,6 +105,12 @@ class Hello(ToPage, tag="hello"):
     version: str
 
 
+class Alive(ToPage, tag="alive"):
+    """Sent when the connection has carried nothing else for `ALIVE_S`: a page that hears nothing for 2.5 times as long takes it
+    for lost (a laptop that slept, a proxy that forgot it) and reconnects, also when all its channels have nothing to tell.
+    """
+
+
 class Items(ToPage, tag="items"):
     """The next lines of a channel: LiveUpdate, StreamItem, EventView or CellOp, by the channel's path."""
 
@@ -132,7 +140,7 @@ class Claimed(ToPage, tag="claimed"):
     holder: Role | None = None
 
 
-Answer = Hello | Items | Ended | Failed | Claimed
+Answer = Hello | Alive | Items | Ended | Failed | Claimed
 
 
 class CellOp(msgspec.Struct, kw_only=True, omit_defaults=True):

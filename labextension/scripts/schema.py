@@ -34,6 +34,7 @@ ROOTS: tuple[Any, ...] = (
     messages.Claim,
     messages.Release,
     messages.Hello,
+    messages.Alive,
     messages.Items,
     messages.Ended,
     messages.Failed,

@@ -8,6 +8,13 @@ export interface Ack {
   channel: number;
   count?: number;
 }
+/**
+ * Sent when the connection has carried nothing else for `ALIVE_S`: a page that hears nothing for 2.5 times as long takes it
+ * for lost (a laptop that slept, a proxy that forgot it) and reconnects, also when all its channels have nothing to tell.
+ */
+export interface Alive {
+  type: 'alive';
+}
 export interface AttemptView {
   id: string;
   number: number;
@@ -168,6 +175,7 @@ export interface GpuView {
   simulated: boolean;
   job_number: number | null;
   job_name: string | null;
+  job_id: string | null;
   occupied: boolean;
   mine: boolean;
   utilization_percent: number | null;

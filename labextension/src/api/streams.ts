@@ -24,6 +24,8 @@ export interface IChannelHandler<T> {
   onFailed?(error: ApiError): void;
   /** The scheduler, or the way to it, is away (`error`), or back (null). */
   onAway?(error: ApiError | null): void;
+  /** While the browser's tab has been hidden for a while: `pause` (default), begun anew by `start()` later, or `keep` on. */
+  readonly whenHidden?: 'keep' | 'pause';
 }
 
 /** A claim to a cell; disposing it gives it up. */
