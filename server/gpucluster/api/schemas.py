@@ -284,6 +284,7 @@ class GpuView(msgspec.Struct, kw_only=True):
     simulated: bool
     job_number: int | None = None  # of the job on it, when the caller may know it
     job_name: str | None = None
+    job_id: str | None = None
     occupied: bool = False
     mine: bool = False
     utilization_percent: int | None = None

@@ -312,6 +312,7 @@ class Views:
             simulated=gpu.simulated,
             job_number=known.number if known else None,
             job_name=known.spec.name if known else None,
+            job_id=known.id if known else None,
             occupied=holder is not None or gpu.health is GpuHealth.FOREIGN,
             mine=holder is not None and holder.owner.id == caller.id,
             utilization_percent=usage.utilization_percent if usage else None,

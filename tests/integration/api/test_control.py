@@ -92,7 +92,9 @@ def test_topology_shows_whose_job_holds_which_gpu(client: ApiClient) -> None:
     job = client.submit(command("sleep 30", gpus=3))
     wait_until(lambda: client.job(job.id).state == "running", "the job to run")
     gpus = [gpu for node in client.topology().nodes for gpu in node.gpus if gpu.occupied]
-    assert [(gpu.job_number, gpu.mine, gpu.simulated) for gpu in gpus] == [(job.number, True, True)] * 3
+    assert [(gpu.job_number, gpu.job_id, gpu.mine, gpu.simulated) for gpu in gpus] == [
+        (job.number, job.id, True, True)
+    ] * 3
     queue = next(queue for queue in client.queues() if queue.name == job.queue)
     assert (queue.used["gpu"], queue.mine["gpu"], queue.running) == (3000, 3000, 1)
     assert client.status().gpus_used == 3

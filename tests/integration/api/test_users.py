@@ -92,7 +92,9 @@ def test_stranger_sees_occupied_capacity_only(users: As) -> None:
         with pytest.raises(NotFound):
             list(stream)
     gpus = [gpu for gpu in eve.topology().nodes[0].gpus if gpu.occupied]
-    assert [(gpu.job_number, gpu.job_name, gpu.mine) for gpu in gpus] == [(None, None, False)] * 2
+    assert [(gpu.job_number, gpu.job_name, gpu.job_id, gpu.mine) for gpu in gpus] == [
+        (None, None, None, False)
+    ] * 2
     queue = next(queue for queue in eve.queues() if queue.name == "vision")
     assert (queue.used["gpu"], queue.may_submit) == (2000, False)
     events = list(eve.events(after=start, follow=False))
