@@ -1,0 +1,68 @@
+/** The file behind an open notebook: saved only where that asks nobody anything. */
+import { DocumentRegistry } from '@jupyterlab/docregistry';
+import { Contents } from '@jupyterlab/services';
+
+export class DocumentFile {
+  constructor(
+    private readonly context: DocumentRegistry.Context,
+    private readonly contents: Contents.IManager
+  ) {}
+
+  /** Relative to the server's root, without the name of a drive. */
+  get path(): string {
+    return this.context.localPath;
+  }
+
+  get isDirty(): boolean {
+    return this.context.model.dirty;
+  }
+
+  /** When the file was saved last, as far as this page knows, by the server's clock; 0 = unknown. */
+  get savedMs(): number {
+    const said = this.context.contentsModel?.last_modified;
+    return said ? Date.parse(said) : 0;
+  }
+
+  /** Whether a job's notebook path, absolute or relative to a folder above, may be this file's. */
+  isNamed(path: string | null): boolean {
+    return (
+      path !== null && (path === this.path || path.endsWith(`/${this.path}`))
+    );
+  }
+
+  /** Show what another page has saved meanwhile, if it did and nothing is unsaved here; whether it was taken. */
+  async takeNewer(): Promise<boolean> {
+    if (this.isDirty || !(await this.isNewerOnDisk())) {
+      return false;
+    }
+    if (this.isDirty || this.context.isDisposed) {
+      return false; // changed while it was looked up
+    }
+    await this.context.revert();
+    return true;
+  }
+
+  /** Save, unless that would end in a question: read-only, or changed by somebody else. */
+  async save(): Promise<void> {
+    const { context } = this;
+    if (
+      context.isDisposed ||
+      !context.contentsModel?.writable ||
+      (await this.isNewerOnDisk()) !== false
+    ) {
+      return;
+    }
+    await context.save();
+  }
+
+  /** As far as can be told: a server that is away tells nothing. */
+  private async isNewerOnDisk(): Promise<boolean | null> {
+    try {
+      const path = this.context.path;
+      const there = await this.contents.get(path, { content: false });
+      return Date.parse(there.last_modified) > this.savedMs;
+    } catch {
+      return null;
+    }
+  }
+}

@@ -1,0 +1,126 @@
+/** Draws one cell from its job's log, from the claim to the last output: the cell's owner when no kernel is. */
+import { ICodeCellModel } from '@jupyterlab/cells';
+import { IDisposable } from '@lumino/disposable';
+
+import { IClaim, IStreams } from '../api/streams';
+import { CellDrawing, CellOp } from '../api/schemas';
+import { OutputSink } from './sink';
+
+export interface IFillerOptions {
+  streams: IStreams;
+  model: ICodeCellModel;
+  /** One cell of one document of one server, and its job: what pages claim. */
+  key: string;
+  jobId: string;
+  drawing: CellDrawing;
+  /** The card's JSON as it was saved; null when none was. */
+  card: Record<string, unknown> | null;
+  /** Asked when the claim was granted: whether there still is something to draw. */
+  mayFill: () => Promise<boolean>;
+  /** It began to draw. */
+  onBegin: () => void;
+  /** `whole`: all was drawn. Otherwise somebody else changed the cell, or the job cannot be read. */
+  onEnd: (whole: boolean) => void;
+}
+
+export class CellFiller implements IDisposable {
+  constructor(private readonly options: IFillerOptions) {
+    this.sink = new OutputSink(
+      options.model.outputs,
+      options.drawing.execution_count ?? null
+    );
+    options.model.outputs.changed.connect(this.onOutputsChanged, this);
+    this.claim = options.streams.claim(options.key, 'log', claimed => {
+      if (claimed.granted) {
+        void this.begin();
+      } else {
+        this.pause();
+      }
+    });
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  get jobId(): string {
+    return this.options.jobId;
+  }
+
+  /** Give the cell up as it is. */
+  dispose(): void {
+    if (this.disposed) {
+      return;
+    }
+    this.disposed = true;
+    this.options.model.outputs.changed.disconnect(this.onOutputsChanged, this);
+    this.pause();
+    this.claim.dispose();
+  }
+
+  private async begin(): Promise<void> {
+    if (this.channel || !(await this.options.mayFill())) {
+      return;
+    }
+    if (this.disposed || this.channel || !this.claim.granted) {
+      return;
+    }
+    const { jobId, drawing, card } = this.options;
+    this.options.onBegin();
+    this.options.model.executionState = 'running';
+    this.channel = this.options.streams.open<CellOp>({
+      whenHidden: 'keep',
+      start: () => {
+        this.anew = true;
+        return { path: 'cell', cell: { job_id: jobId, drawing, card } };
+      },
+      onItems: ops => this.draw(ops),
+      onEnded: () => this.end(this.sink.isDone),
+      onFailed: () => this.end(false)
+    });
+  }
+
+  private draw(ops: CellOp[]): void {
+    if (this.disposed) {
+      return;
+    }
+    this.sink.apply(ops, this.anew);
+    this.anew = false;
+    if (this.sink.isDone) {
+      this.end(true);
+    }
+  }
+
+  private end(whole: boolean): void {
+    if (this.disposed) {
+      return;
+    }
+    const { model, drawing } = this.options;
+    if (whole) {
+      model.executionCount = drawing.execution_count ?? null;
+    }
+    this.dispose();
+    this.options.onEnd(whole);
+  }
+
+  private pause(): void {
+    if (this.channel) {
+      this.channel.dispose();
+      this.channel = null;
+      this.options.model.executionState = 'idle';
+    }
+  }
+
+  /** Cleared, run again, or edited by somebody: the cell is theirs. */
+  private onOutputsChanged(): void {
+    if (this.channel && !this.sink.isWriting) {
+      this.end(false);
+    }
+  }
+
+  private anew = true;
+  private channel: IDisposable | null = null;
+  private claim: IClaim;
+  private disposed = false;
+  private readonly sink: OutputSink;
+}

@@ -1,0 +1,267 @@
+/**
+ * Sees to it that each cell of a notebook which shows a job ends up with all of its output (DESIGN 4, *One owner of a cell's
+ * output*): by its kernel while that draws into this page, else from the job's log. One keeper per open notebook.
+ */
+import { CodeCell, ICodeCellModel } from '@jupyterlab/cells';
+import { NotebookPanel } from '@jupyterlab/notebook';
+import { Contents } from '@jupyterlab/services';
+import { IDisposable } from '@lumino/disposable';
+
+import { CellDrawing, JobView } from '../api/schemas';
+import { IClaim, IStreams } from '../api/streams';
+import { cardOf, ICard, isWhole, submitsItself } from './card';
+import { DocumentFile } from './document';
+import { Executions } from './executions';
+import { CellFiller } from './filler';
+
+export interface IKeeperOptions {
+  panel: NotebookPanel;
+  streams: IStreams;
+  contents: Contents.IManager;
+  /** The newest job of each cell, of those that are the user's own and fill their cell. */
+  findJobs: (cellIds: string[]) => Promise<JobView[]>;
+  /** Whether to save the notebook after a cell was filled. */
+  savesFilled: () => boolean;
+}
+
+/** What stands to be drawn in a cell, by its card or by what the cluster remembers. */
+interface IUnfinished {
+  jobId: string;
+  drawing: CellDrawing;
+  card: Record<string, unknown> | null;
+}
+
+export class NotebookKeeper implements IDisposable {
+  constructor(private readonly options: IKeeperOptions) {
+    this.file = new DocumentFile(options.panel.context, options.contents);
+    void this.begin();
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  dispose(): void {
+    if (this.disposed) {
+      return;
+    }
+    this.disposed = true;
+    this.fillers.forEach(filler => filler.dispose());
+    this.kernelClaims.forEach(claim => claim.dispose());
+    this.watched.forEach((slot, model) =>
+      model.outputs.changed.disconnect(slot)
+    );
+    this.options.panel.content.model?.cells.changed.disconnect(
+      this.onCellsChanged,
+      this
+    );
+  }
+
+  private async begin(): Promise<void> {
+    const { panel } = this.options;
+    await panel.context.ready;
+    await panel.revealed;
+    if (this.disposed || !panel.content.model) {
+      return;
+    }
+    panel.content.model.cells.changed.connect(this.onCellsChanged, this);
+    panel.disposed.connect(() => this.dispose());
+    this.onCellsChanged();
+    await this.recall();
+  }
+
+  // ---- cells of this notebook
+
+  private onCellsChanged(): void {
+    for (const cell of this.cells()) {
+      if (!this.watched.has(cell.model)) {
+        const slot = () => this.look(cell.model);
+        this.watched.set(cell.model, slot);
+        cell.model.outputs.changed.connect(slot);
+      }
+    }
+    this.lookAtAll();
+  }
+
+  private cells(): CodeCell[] {
+    return this.options.panel.content.widgets.filter(
+      (cell): cell is CodeCell => cell instanceof CodeCell && !cell.isDisposed
+    );
+  }
+
+  private lookAtAll(): void {
+    this.cells().forEach(cell => this.look(cell.model));
+  }
+
+  /** Look at a cell once the present change is over. */
+  private look(model: ICodeCellModel): void {
+    if (this.toLookAt.size === 0) {
+      queueMicrotask(() => this.lookNow());
+    }
+    this.toLookAt.add(model);
+  }
+
+  private lookNow(): void {
+    const due = new Set(this.toLookAt);
+    this.toLookAt.clear();
+    if (this.disposed) {
+      return;
+    }
+    const cells = this.cells();
+    this.dropGone(new Set(cells.map(cell => cell.model)));
+    cells
+      .filter(cell => due.has(cell.model))
+      .forEach(cell => this.lookAt(cell));
+  }
+
+  private dropGone(there: ReadonlySet<ICodeCellModel>): void {
+    for (const [model, filler] of this.fillers) {
+      if (!there.has(model)) {
+        this.fillers.delete(model);
+        filler.dispose();
+      }
+    }
+    for (const model of this.watched.keys()) {
+      if (!there.has(model)) {
+        this.watched.delete(model);
+      }
+    }
+  }
+
+  private lookAt(cell: CodeCell): void {
+    const { model } = cell;
+    const card = cardOf(model.outputs);
+    if (this.executions.isRunning(cell)) {
+      this.dropFiller(model);
+      this.sayKernelDraws(model, card);
+      return;
+    }
+    this.kernelClaims.get(model)?.dispose();
+    this.kernelClaims.delete(model);
+    if (this.fillers.has(model)) {
+      return;
+    }
+    const unfinished = this.unfinished(model, card);
+    if (unfinished && !this.dismissed.has(unfinished.jobId)) {
+      this.fill(cell, unfinished);
+    }
+  }
+
+  private unfinished(
+    model: ICodeCellModel,
+    card: ICard | null
+  ): IUnfinished | null {
+    const recalled = this.recalled.get(model.id);
+    if (recalled && (!card || recalled.number > card.number)) {
+      return { jobId: recalled.id, drawing: drawingOf(recalled), card: null };
+    }
+    return card && !isWhole(card, model.outputs)
+      ? { jobId: card.jobId, drawing: card.drawing, card: card.raw }
+      : null;
+  }
+
+  /** Other pages must not draw this cell: a kernel does. */
+  private sayKernelDraws(model: ICodeCellModel, card: ICard | null): void {
+    if (card && !this.kernelClaims.has(model)) {
+      const key = this.key(model, card.jobId);
+      const claim = this.options.streams.claim(key, 'kernel', () => undefined);
+      this.kernelClaims.set(model, claim);
+    }
+  }
+
+  private key(model: ICodeCellModel, jobId: string): string {
+    return `${this.file.path}#${model.id}#${jobId}`;
+  }
+
+  // ---- drawing
+
+  private fill(cell: CodeCell, unfinished: IUnfinished): void {
+    const { model } = cell;
+    let savesAtEnd = false;
+    const filler = new CellFiller({
+      ...unfinished,
+      streams: this.options.streams,
+      model,
+      key: this.key(model, unfinished.jobId),
+      mayFill: () => this.mayFill(cell),
+      onBegin: () => {
+        savesAtEnd = !this.file.isDirty;
+        this.executions.letGo(cell);
+      },
+      onEnd: whole => this.onFilled(model, unfinished.jobId, whole, savesAtEnd)
+    });
+    this.fillers.set(model, filler);
+  }
+
+  /** The claim was granted, maybe after another page had drawn and saved the cell: then its file is taken instead. */
+  private async mayFill(cell: CodeCell): Promise<boolean> {
+    if (await this.file.takeNewer()) {
+      return false; // the cells are new ones now, and are looked at by themselves
+    }
+    return !cell.isDisposed && !this.executions.isRunning(cell);
+  }
+
+  private onFilled(
+    model: ICodeCellModel,
+    jobId: string,
+    whole: boolean,
+    saves: boolean
+  ): void {
+    this.fillers.delete(model);
+    this.recalled.delete(model.id);
+    if (whole && saves && this.options.savesFilled()) {
+      void this.file.save();
+    }
+    if (!whole && (model.outputs.length === 0 || this.failed.has(jobId))) {
+      this.dismissed.add(jobId); // cleared by the user, or it cannot be drawn: not again on this page
+    } else if (!whole) {
+      this.failed.add(jobId);
+    }
+    this.look(model);
+  }
+
+  private dropFiller(model: ICodeCellModel): void {
+    this.fillers.get(model)?.dispose();
+    this.fillers.delete(model);
+  }
+
+  // ---- what the file does not say
+
+  /**
+   * A page that was closed before the notebook was saved left no card in it. The cluster knows which cell submitted what.
+   * A job that ended before the file was saved last is left alone: who saved the cell without it wanted it so.
+   */
+  private async recall(): Promise<void> {
+    const ids = this.cells()
+      .filter(cell => submitsItself(cell.model.sharedModel.source))
+      .map(cell => cell.model.id);
+    if (ids.length === 0) {
+      return;
+    }
+    const savedUs = this.file.savedMs * 1000;
+    for (const job of await this.options.findJobs(ids)) {
+      const isOpen = job.ended_us === null || job.ended_us > savedUs;
+      if (job.cell_id && isOpen && this.file.isNamed(job.notebook_path)) {
+        this.recalled.set(job.cell_id, job);
+      }
+    }
+    this.lookAtAll();
+  }
+
+  private disposed = false;
+  private readonly file: DocumentFile;
+  private readonly executions = new Executions(() => this.lookAtAll());
+  private readonly watched = new Map<ICodeCellModel, () => void>();
+  private readonly toLookAt = new Set<ICodeCellModel>();
+  private readonly fillers = new Map<ICodeCellModel, CellFiller>();
+  private readonly kernelClaims = new Map<ICodeCellModel, IClaim>();
+  /** Cell id -> its newest job, where the notebook may not know of it. */
+  private readonly recalled = new Map<string, JobView>();
+  /** Jobs whose drawing broke off once. */
+  private readonly failed = new Set<string>();
+  private readonly dismissed = new Set<string>();
+}
+
+function drawingOf(job: JobView): CellDrawing {
+  return { fills_cell: true, execution_count: job.execution_count };
+}
