@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import struct
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -21,7 +22,7 @@ from ..engine.outcome import could_not_start
 from ..engine.protocols import LogReader
 from ..model.errors import InvalidRequest
 from ..model.jobs import TASK_ENDED, Attempt, AttemptState, Job, JobState, TaskPlacement, TaskState
-from ..worker.frames import BadFrame, Frame, iter_frames
+from ..worker.frames import HEADER, BadFrame, Frame, iter_frames
 from .feed import EventFeed, Signal
 from .schemas import JobView, StreamItem
 
@@ -36,6 +37,10 @@ WAITING_REFRESH_S = 1.0
 #: A log that says that it grew, or will not grow, and gives nothing is not asked again sooner than this.
 QUIET_LOG_S = 0.05
 
+#: The length of a record's payload within its header (worker/frames.py).
+_LENGTH = struct.Struct("<I")
+_LENGTH_AT = 4
+
 _encoder = msgspec.json.Encoder()
 log = logging.getLogger("gpucluster.api")
 
@@ -45,7 +50,8 @@ class OutputRequest:
     """What a client asks to see of a job.
 
     `attempt` and `offset`: the cursor where it stands (None = the beginning). `follow`: wait for more until the job ends.
-    `with_state`: job views beside the records. `only_attempt`: this one alone. `tail`: begin with the last so many records.
+    `with_state`: job views beside the records. `only_attempt`: this one alone. `tail`: begin with the last so
+    many records, of which `tail_bytes` bounds how much they are.
     """
 
     rank: int = 0
@@ -55,6 +61,7 @@ class OutputRequest:
     with_state: bool = True
     only_attempt: int | None = None
     tail: int | None = None
+    tail_bytes: int | None = None
 
 
 async def _unknown(attempt_id: str) -> tuple[int, str] | None:
@@ -222,11 +229,13 @@ class OutputStream:
     async def _skip_to_tail(self, count: int) -> None:
         """Stand before the last `count` records of the asked attempt, or of the last one."""
         job = await self._find()
-        self._number = self._request.only_attempt or job.attempts_made
+        self._number = self._request.only_attempt or max(job.attempts_made, 1)
         attempt = await self._attempt(job, self._number)
         if attempt is not None:
             self._reader = self._open(attempt)
-            self._offset = await asyncio.to_thread(_tail_offset, self._reader, count)
+            self._offset = await asyncio.to_thread(
+                _tail_offset, self._reader, count, self._request.tail_bytes
+            )
 
     # ---- state and waiting
 
@@ -306,17 +315,32 @@ def _whole_frames(data: bytes, offset: int) -> list[Frame]:
     return frames
 
 
-def _tail_offset(reader: LogReader, count: int) -> int:
-    """Where the last `count` records begin. Keeps their places only, so that a long log needs no memory."""
+def _tail_offset(reader: LogReader, count: int, limit_bytes: int | None) -> int:
+    """Where the last `count` records begin, or fewer of them when they would be more than `limit_bytes` (the last one
+    always). Looks at lengths only and keeps places only: a log of a million records is gone through quickly, in no memory.
+    """
     places: deque[int] = deque(maxlen=max(count, 1))
     offset = 0
     while True:
-        frames = _whole_frames(reader.read(offset, SCAN_BYTES), offset)
-        if not frames:
+        try:
+            data = reader.read(offset, SCAN_BYTES)
+        except ValueError:  # damaged from here on, as whoever reads it will say
             break
-        places.extend(frame.offset for frame in frames)
-        offset = frames[-1].end
-    return places[0] if places and count > 0 else offset
+        position, size = 0, len(data)
+        while size - position >= HEADER.size:
+            end = position + HEADER.size + _LENGTH.unpack_from(data, position + _LENGTH_AT)[0]
+            if end > size:
+                break
+            places.append(offset + position)
+            position = end
+        if not position:
+            break
+        offset += position
+    if not places or count <= 0:
+        return offset
+    while limit_bytes is not None and len(places) > 1 and offset - places[0] > limit_bytes:
+        places.popleft()
+    return places[0]
 
 
 async def _as_coroutine(awaitable: Awaitable[None]) -> None:

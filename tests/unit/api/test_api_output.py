@@ -341,3 +341,41 @@ def test_job_that_never_ran_ends_its_stream() -> None:
         assert [item.type for item in await Reader(scene.stream()).rest()] == ["job", "end"]
 
     run(work)
+
+
+def test_tail_is_bounded_by_records_and_by_bytes() -> None:
+    async def work() -> None:
+        scene = Scene()
+        log = scene.start()
+        for number in range(10):
+            log.write(f"line {number}\n" * 100)
+        scene.end_attempt(JobState.SUCCEEDED)
+
+        async def sequences(**request: Any) -> list[int]:
+            items = await Reader(scene.stream(with_state=False, **request)).rest()
+            return [item.sequence for item in items if item.type == "record"]
+
+        assert await sequences(tail=3) == [7, 8, 9]
+        assert await sequences(tail=3, tail_bytes=1 << 20) == [7, 8, 9]
+        assert await sequences(tail=3, tail_bytes=1500) == [8, 9]
+        assert await sequences(tail=3, tail_bytes=1) == [9]
+        assert await sequences(tail=0) == []
+
+    run(work)
+
+
+def test_tail_of_a_job_that_waits_begins_with_its_first_record() -> None:
+    async def work() -> None:
+        scene = Scene()
+        reader = Reader(scene.stream(tail=5, with_state=False))
+        first = asyncio.ensure_future(reader.next())
+        await asyncio.sleep(0)
+        scene.start().write("one")
+        assert [(await first).type, (await reader.next()).payload] == ["attempt", b"one"]
+        scene.end_attempt(JobState.CANCELLED)
+        assert [item.type for item in await reader.rest()] == ["end"]
+
+    run(work)
+    scene = Scene()
+    scene.job.state = JobState.CANCELLED
+    assert [item.type for item in asyncio.run(Reader(scene.stream(tail=5)).rest())] == ["job", "end"]

@@ -26,6 +26,7 @@ class OutputHandler(ApiHandler):
             with_state=with_state,
             only_attempt=self.query_int("only_attempt", low=1),
             tail=self.query_int("tail"),
+            tail_bytes=self.query_int("tail_bytes", low=1),
         )
 
     async def _send(self, reference: str, request: OutputRequest) -> None:
@@ -52,8 +53,10 @@ class OutputHandler(ApiHandler):
 
 
 class LogHandler(OutputHandler):
-    """`GET /v1/jobs/{id}/log`: as output, without job views; also `only_attempt=N`, and `tail=N` for the last records."""
+    """`GET /v1/jobs/{id}/log`: as output, without job views; also `only_attempt=N`, and `tail=N` for the last records, or
+    as many of them as `tail_bytes=N` allows.
+    """
 
     async def get(self, reference: str) -> None:
-        self.known_queries("rank", "follow", "attempt", "offset", "only_attempt", "tail")
+        self.known_queries("rank", "follow", "attempt", "offset", "only_attempt", "tail", "tail_bytes")
         await self._send(reference, self._request(with_state=False))
