@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
+
 from ..model.errors import (
     ERRORS_BY_CODE,
     Conflict,
@@ -35,6 +39,7 @@ __all__ = [
     "error_body",
     "error_from_code",
     "http_status",
+    "invalid_input",
 ]
 
 #: First match counts, so subclasses stand before their bases.
@@ -51,6 +56,10 @@ _STATUS: tuple[tuple[type[GpuclusterError], int], ...] = (
     (Unavailable, 503),
 )
 
+#: What msgspec says about the place and the name of what it does not like.
+_PLACE = re.compile(r" - at `\$?\.?(?P<path>[^`]*)`$")
+_NAMED = re.compile(r"(?:unknown field|missing required field) `(?P<name>[^`]*)`")
+
 
 def http_status(error: GpuclusterError) -> int:
     """The HTTP status of an error; 500 for one that has no other."""
@@ -62,3 +71,16 @@ def error_body(error: GpuclusterError) -> ErrorAnswer:
     return ErrorAnswer(
         error=ErrorBody(code=error.code, reason=error.reason, field=error.field, hint=error.hint)
     )
+
+
+def invalid_input(error: msgspec.ValidationError) -> InvalidRequest:
+    """What is wrong with JSON that came in, with the field, e.g. ``roles[0].gpus``."""
+    message = str(error)
+    place = _PLACE.search(message)
+    path = place["path"] if place else ""
+    reason = message[: place.start()] if place else message
+    named = _NAMED.search(reason)
+    if named:
+        path = f"{path}.{named['name']}" if path else named["name"]
+        reason = "there is no such field" if "unknown" in reason else "this field is needed"
+    return InvalidRequest(path or "body", reason)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -17,7 +16,7 @@ from ...engine.driver import SETTLE_S
 from ...model.errors import GpuclusterError, InvalidRequest, NotFound, TooLarge, Unavailable
 from ...model.plain import has_controls
 from ...model.principals import Principal
-from ..errors import error_body, http_status
+from ..errors import error_body, http_status, invalid_input
 
 if TYPE_CHECKING:
     from ..app import Parts
@@ -30,9 +29,6 @@ NDJSON = "application/x-ndjson"
 MAX_JSON_BYTES = 16 << 20
 #: Characters of a reason that somebody gives; it stands in tables.
 MAX_REASON = 500
-#: What msgspec says about the place and the name of what it does not like.
-_PLACE = re.compile(r" - at `\$?\.?(?P<path>[^`]*)`$")
-_NAMED = re.compile(r"(?:unknown field|missing required field) `(?P<name>[^`]*)`")
 
 log = logging.getLogger("gpucluster.api")
 
@@ -236,17 +232,6 @@ def decode_body(body: bytes, cls: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=cls)
     except msgspec.ValidationError as error:
-        raise _invalid(str(error)) from None
+        raise invalid_input(error) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRequest("body", f"this is not JSON: {error}") from None
-
-
-def _invalid(message: str) -> InvalidRequest:
-    place = _PLACE.search(message)
-    path = place["path"] if place else ""
-    reason = message[: place.start()] if place else message
-    named = _NAMED.search(reason)
-    if named:
-        path = f"{path}.{named['name']}" if path else named["name"]
-        reason = "there is no such field" if "unknown" in reason else "this field is needed"
-    return InvalidRequest(path or "body", reason)
