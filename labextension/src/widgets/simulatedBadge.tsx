@@ -1,0 +1,19 @@
+/** Says that GPUs are simulated; stands wherever such GPUs are shown. */
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+export function SimulatedBadge(props: {
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { trans } = props;
+  return (
+    <span
+      className="jp-gpucluster-badge jp-gpucluster-mod-simulated"
+      title={trans.__(
+        'These GPUs are declared, there is no such hardware. The jobs on them are real processes.'
+      )}
+    >
+      {trans.__('simulated')}
+    </span>
+  );
+}
