@@ -15,6 +15,9 @@ import msgspec
 
 from gpucluster.api.schemas import ErrorBody
 
+from ..drawing import CellDrawing as CellDrawing
+from ..drawing import CellOp as CellOp
+
 #: Version of this protocol; a page of another one is told so in `Hello` and says that it needs a reload.
 PAGE_PROTOCOL = 1
 #: Messages of a channel that may be under way without an acknowledgement.
@@ -50,23 +53,6 @@ class CellQuery(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     job_id: str
     drawing: CellDrawing | None = None  # None: no card was saved; drawn with the defaults
     card: dict[str, Any] | None = None  # the card's JSON as saved, for its notes, hints and warnings
-
-
-class CellDrawing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How a cell draws its job; stands in the card's JSON under "drawing", so that another may draw it the same.
-
-    `fills_cell`: what stands after the card is the job's output and nothing else (a `%%submit` or `%attach` that waits).
-    `complete`: whoever drew it drew all of it.
-    """
-
-    fills_cell: bool = False
-    complete: bool = False
-    rank: int = 0
-    show_result: bool = True
-    execution_count: int | None = None
-    display_prefix: str = ""
-    text_bytes: int | None = None  # None = no limit
-    display_bytes: int | None = None
 
 
 class Close(FromPage, tag="close"):
@@ -141,24 +127,3 @@ class Claimed(ToPage, tag="claimed"):
 
 
 Answer = Hello | Alive | Items | Ended | Failed | Claimed
-
-
-class CellOp(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One step of drawing a cell anew. The first op of a channel starts from an empty cell.
-
-    card: show the card (`data`), first output of the cell, in place of the one before · stream: append `text` to stream
-    `name` · display: add a display (`display_id`: may be updated) · update: of all displays of that id · result: the value of
-    the last expression · clear: all outputs but the card (`wait`: when the next output comes) · error: the cell failed ·
-    done: everything was drawn.
-    """
-
-    op: Literal["card", "stream", "display", "update", "result", "clear", "error", "done"]
-    name: Literal["stdout", "stderr"] | None = None
-    text: str = ""
-    data: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
-    display_id: str | None = None
-    wait: bool = False
-    ename: str = ""
-    evalue: str = ""
-    traceback: list[str] = []

@@ -49,7 +49,9 @@ export interface CancelRequest {
  * How a cell draws its job; stands in the card's JSON under "drawing", so that another may draw it the same.
  *
  * `fills_cell`: what stands after the card is the job's output and nothing else (a `%%submit` or `%attach` that waits).
- * `complete`: whoever drew it drew all of it.
+ * `complete`: everything was drawn, also the error of a job that did not succeed. It is set last of all, so a cell without
+ * it was cut off, or its job goes on.
+ * `display_prefix`: what makes display ids of the job unique in the notebook; "" = the job's id.
  */
 export interface CellDrawing {
   fills_cell?: boolean;
@@ -66,8 +68,8 @@ export interface CellDrawing {
  *
  * card: show the card (`data`), first output of the cell, in place of the one before · stream: append `text` to stream
  * `name` · display: add a display (`display_id`: may be updated) · update: of all displays of that id · result: the value of
- * the last expression · clear: all outputs but the card (`wait`: when the next output comes) · error: the cell failed ·
- * done: everything was drawn.
+ * the last expression, Out[n] with the `execution_count` of the drawing · clear: all outputs but the card (`wait`: when the
+ * next output comes) · error: the cell failed · done: everything was drawn.
  */
 export interface CellOp {
   op:
@@ -464,7 +466,7 @@ export interface StepsView {
  * type = "job": a state view (`job`), sent first and at each change of state, reason or progress.
  * type = "record": one log record of the asked rank (`attempt`, `kind` as frames.Kind name in lower case, `sequence`,
  * `offset`, `time_us`, `payload` bytes as in the frame).
- * type = "attempt": a new attempt's records follow from `offset` on (the earlier ones stay).
+ * type = "attempt": a new attempt's records follow from `offset` on (the earlier ones stay); `nodes`: where it runs or ran.
  * type = "gone": the log of `attempt` is not there (any more) from `offset` on: it was removed at `time_us` by `reason` ("the
  * retention of 30 days"), or by somebody else (then both are unset). Nothing more of that attempt follows.
  * type = "end": the job has ended and everything was sent.
@@ -480,6 +482,7 @@ export interface StreamItem {
   time_us?: number;
   payload?: string | null;
   reason?: string | null;
+  nodes?: string[];
 }
 /**
  * Why a job is where it is. `verdict`: starts_when | never | starting | running | ended.

@@ -166,7 +166,7 @@ class OutputStream:
             final = _is_final(attempt, self._request.rank)
             if not self._announced:
                 self._announced = True
-                head += _line(StreamItem(type="attempt", attempt=self._number, offset=self._offset))
+                head += _line(self._beginning(attempt))
             if self._reader is None:
                 self._reader = self._open(attempt)
             frames = await self._read(self._reader)
@@ -182,6 +182,10 @@ class OutputStream:
                 return head
             self._number, self._offset = self._number + 1, 0
             self._announced, self._reader, self._exhausted = False, None, False
+
+    def _beginning(self, attempt: Attempt) -> StreamItem:
+        nodes = dict.fromkeys(placement.node for placement in attempt.placements)
+        return StreamItem(type="attempt", attempt=self._number, offset=self._offset, nodes=list(nodes))
 
     async def _gone(self, attempt: Attempt, reader: LogReader) -> bytes:
         """A line when the log of a task that is over is not there, though it must have begun one: else what was removed

@@ -335,7 +335,7 @@ class StreamItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     type = "job": a state view (`job`), sent first and at each change of state, reason or progress.
     type = "record": one log record of the asked rank (`attempt`, `kind` as frames.Kind name in lower case, `sequence`,
     `offset`, `time_us`, `payload` bytes as in the frame).
-    type = "attempt": a new attempt's records follow from `offset` on (the earlier ones stay).
+    type = "attempt": a new attempt's records follow from `offset` on (the earlier ones stay); `nodes`: where it runs or ran.
     type = "gone": the log of `attempt` is not there (any more) from `offset` on: it was removed at `time_us` by `reason` ("the
     retention of 30 days"), or by somebody else (then both are unset). Nothing more of that attempt follows.
     type = "end": the job has ended and everything was sent.
@@ -351,6 +351,7 @@ class StreamItem(msgspec.Struct, kw_only=True, omit_defaults=True):
     time_us: int = 0
     payload: bytes | None = None
     reason: str | None = None
+    nodes: list[str] = []  # each once, by rank
 
 
 class ResultView(msgspec.Struct, kw_only=True):

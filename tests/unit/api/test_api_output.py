@@ -188,7 +188,9 @@ def test_attempts_follow_each_other_however_late_one_looks() -> None:
         scene.end_attempt(JobState.SUCCEEDED)
         items = await Reader(scene.stream()).rest()
         assert [item.payload for item in items if item.type == "record"] == [b"one", b"two", b"three"]
-        assert [item.attempt for item in items if item.type == "attempt"] == [1, 2, 3]
+        beginnings = [item for item in items if item.type == "attempt"]
+        assert [item.attempt for item in beginnings] == [1, 2, 3]
+        assert [item.nodes for item in beginnings] == [["n"]] * 3
         only = await Reader(scene.stream(only_attempt=2, with_state=False)).rest()
         assert [item.payload for item in only if item.type == "record"] == [b"two"]
 
