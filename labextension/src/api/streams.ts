@@ -14,7 +14,7 @@ export interface IChannelStart {
 /** What its owner does with a channel. */
 export interface IChannelHandler<T> {
   start(): IChannelStart;
-  /** A connection came about: what follows belongs to the `start()` that was just asked for. */
+  /** Before the first lines of each stream: what follows belongs to the newest `start()`. */
   onOpen?(): void;
   /** Lines in their order. Acknowledged when the returned promise is done: a slow reader slows its channel alone. */
   onItems(items: T[]): void | Promise<void>;

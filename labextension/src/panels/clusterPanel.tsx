@@ -113,7 +113,7 @@ export class ClusterPanel extends ReactWidget {
       this.queues = queues.filter(queue => queue.is_leaf);
       this.error = null;
     } catch (reason) {
-      const hint = reason instanceof ApiError ? reason.hint : null;
+      const hint = reason instanceof ApiError ? reason.body.hint : null;
       this.error = [String((reason as Error).message), hint]
         .filter(Boolean)
         .join(' ');
