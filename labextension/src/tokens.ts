@@ -80,6 +80,8 @@ export interface IGpuCluster {
   /** Topics that are whole by now: before, an empty list means "not known yet". */
   knows(topic: Topic): boolean;
   job(id: string): JobView | undefined;
+  /** The cluster was asked for this job and does not know it (any more), or one may not see it: `jobs_gone` named it. */
+  isGone(id: string): boolean;
   track(id: string): ITrack;
   watch(interest: IInterest): IWatch;
   /** Load earlier step reports into the job's track, once. Never throws: a track without them is only shorter. */

@@ -211,6 +211,8 @@ export interface IFakeState {
   nodes: NodeView[];
   jobs: JobView[];
   jobsLeftOut: number;
+  /** Ids of jobs that the cluster does not know. */
+  gone: string[];
   clockOffsetMs: number;
   /** Topics that are whole; all of them by default. */
   known: Topic[];
@@ -231,6 +233,7 @@ export class FakeCluster implements IGpuCluster, IFakeState {
   nodes: NodeView[] = [];
   jobs: JobView[] = [];
   jobsLeftOut = 0;
+  gone: string[] = [];
   clockOffsetMs = 0;
   known: Topic[] = ['status', 'queues', 'nodes', 'jobs', 'mine'];
   reports: Record<string, Progress[]> = {};
@@ -273,6 +276,10 @@ export class FakeCluster implements IGpuCluster, IFakeState {
 
   job(id: string): JobView | undefined {
     return this.jobs.find(job => job.id === id);
+  }
+
+  isGone(id: string): boolean {
+    return this.gone.includes(id);
   }
 
   track(id: string): ITrack {
