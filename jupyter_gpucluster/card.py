@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gpucluster.api.schemas import JobView
 
 from . import describe
@@ -19,6 +21,21 @@ from .templates import render
 MIME = "application/vnd.gpucluster.job+json"
 #: Version of the JSON below; a renderer of another version falls back to html.
 SCHEMA_VERSION = 1
+#: So many nodes of a gang are named in the JSON.
+NODES_NAMED = 4
+
+
+def _place(job: JobView) -> dict[str, Any] | None:
+    """Where the present attempt runs: how many nodes, the first of them by name, and the GPUs of a job on one node."""
+    names = describe.nodes(job)
+    if job.attempt is None or not names:
+        return None
+    indices = sorted(index for task in job.attempt.tasks for index in task.gpu_indices)
+    return {
+        "nodes": len(names),
+        "names": names[:NODES_NAMED],
+        "gpu_indices": indices if len(names) == 1 else [],
+    }
 
 
 @dataclass
@@ -73,7 +90,9 @@ class Card:
         return "\n".join(lines)
 
     def json(self) -> dict[str, Any]:
-        """What a renderer needs to find the job and to say something before it has; no address, no code, no output."""
+        """What a renderer needs to find the job, and to show it as it was where the cluster does not know it (any more); no
+        address, no code, no output.
+        """
         job = self.job
         assert job is not None
         return {
@@ -90,7 +109,14 @@ class Card:
             "submitted_us": job.submitted_us,
             "started_us": job.started_us,
             "ended_us": job.ended_us,
+            "first_feedback_us": job.first_feedback_us,
+            "attempts_made": job.attempts_made,
             "reason": job.reason,
+            "waits": job.waits,
+            "position": job.position,
+            "place": _place(job),
+            "progress": msgspec.to_builtins(job.progress),
+            "seq": job.seq,
             "summary": self.summary,
             "limits": self.limits,
             "hints": list(self.hints),

@@ -101,6 +101,24 @@ def test_json_names_the_job_and_neither_address_nor_code():
     assert not {"address", "source", "env", "notebook_path"} & set(content)
 
 
+def test_json_shows_the_job_as_it_was_to_a_page_that_cannot_ask_the_cluster():
+    gang = attempt(*(task(rank, f"node-{rank // 2}", (0, 1)) for rank in range(20)))
+    content = card_of(
+        job(attempt=gang, progress=progress(3, 4, loss=0.5), attempts_made=2, first_feedback_us=7, seq=9)
+    ).json()
+    assert content["place"] == {
+        "nodes": 10,
+        "names": ["node-0", "node-1", "node-2", "node-3"],
+        "gpu_indices": [],
+    }
+    assert (content["progress"]["step"], content["progress"]["metrics"]) == (3, {"loss": 0.5})
+    assert (content["attempts_made"], content["first_feedback_us"], content["seq"]) == (2, 7, 9)
+    waits = card_of(job(state="pending", position=3, waits="all 16 GPUs are in use")).json()
+    assert (waits["position"], waits["waits"], waits["place"]) == (3, "all 16 GPUs are in use", None)
+    one_node = card_of(job(attempt=attempt(task(indices=(3, 2))))).json()
+    assert one_node["place"] == {"nodes": 1, "names": ["node-0"], "gpu_indices": [2, 3]}
+
+
 def test_card_before_the_acknowledgement_has_no_job():
     bundle = Card(title="train()", sending="sending 1.5 GiB of inputs: X").mimebundle(0)
     assert MIME not in bundle
