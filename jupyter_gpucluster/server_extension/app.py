@@ -10,9 +10,10 @@ from jupyter_server.extension.application import ExtensionApp
 from jupyter_server.utils import url_path_join
 from traitlets import Bool
 
-from .handlers import EventsHandler, ForwardHandler
+from .handlers import ForwardHandler
 from .kernel_token import give_to_kernels, kernel_token_settings, new_kernel_token
 from .link import SchedulerLink
+from .streams import StreamHub, StreamsHandler
 
 API = "gpucluster/api/v1"
 
@@ -37,11 +38,11 @@ class GPUClusterExtension(ExtensionApp):
             give_to_kernels(self.serverapp.kernel_manager, self._local_api, token)
 
     def initialize_handlers(self) -> None:
-        options = {"link": self._link}
+        self._hub = StreamHub(self._link, self.log)
         self.handlers.extend(
             [
-                (url_path_join(API, "events", "ws"), EventsHandler, options),
-                (url_path_join(API, "(.*)"), ForwardHandler, options),
+                (url_path_join(API, "streams", "ws"), StreamsHandler, {"hub": self._hub}),
+                (url_path_join(API, "(.*)"), ForwardHandler, {"link": self._link}),
             ]
         )
 
@@ -50,6 +51,7 @@ class GPUClusterExtension(ExtensionApp):
             self._bringing_up = asyncio.create_task(self._link.bring_up())
 
     async def stop_extension(self) -> None:
+        await self._hub.close()
         await self._link.close()
 
     def _local_api(self) -> str:

@@ -1,20 +1,15 @@
-"""Handlers below `<base_url>/gpucluster/api/v1/`: one that forwards requests, one that relays events over a WebSocket."""
+"""The handler below `<base_url>/gpucluster/api/v1/` that forwards requests. The page's WebSocket is in streams.py."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import Any
 
 import httpx
 import msgspec
-from jupyter_server.auth.decorator import authorized, ws_authenticated
+from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
-from jupyter_server.base.websocket import WebSocketMixin
-from jupyter_server.utils import ensure_async
 from tornado import web
 from tornado.iostream import StreamClosedError
-from tornado.websocket import WebSocketClosedError, WebSocketHandler
 
 from gpucluster.api.errors import GpuclusterError, Unavailable, error_body, http_status
 
@@ -110,42 +105,3 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
         finally:
             await response.aclose()
         await self.finish()
-
-
-class EventsHandler(WebSocketMixin, WebSocketHandler, KernelTokenMixin):
-    """`events/ws?after=SEQ`: the scheduler's events, one JSON message each, from the number that the page saw last."""
-
-    auth_resource = AUTH_RESOURCE
-
-    def initialize(self, link: SchedulerLink) -> None:
-        self._link = link
-        self._relay: asyncio.Task[None] | None = None
-
-    @ws_authenticated
-    async def get(self, *args: Any, **kwargs: Any) -> None:
-        user = self.current_user
-        if not await ensure_async(self.authorizer.is_authorized(self, user, "read", AUTH_RESOURCE)):
-            raise web.HTTPError(403)
-        await super().get(*args, **kwargs)
-
-    def open(self, *args: Any, **kwargs: Any) -> None:
-        super().open(*args, **kwargs)
-        self._relay = asyncio.create_task(self._relay_events())
-
-    def on_message(self, message: str | bytes) -> None:
-        """Followers only listen; what a page sends is not looked at."""
-
-    def on_close(self) -> None:
-        if self._relay is not None:
-            self._relay.cancel()
-
-    async def _relay_events(self) -> None:
-        after = self.get_argument("after", "")
-        query = f"follow=1&after={int(after)}" if after.isdigit() else "follow=1"
-        with contextlib.suppress(WebSocketClosedError):
-            try:
-                async for line in self._link.lines("events", query):
-                    await self.write_message(line)
-            except GpuclusterError as error:
-                await self.write_message(msgspec.json.encode(error_body(error)))
-            self.close(1013, "the scheduler is away, try again")

@@ -14,14 +14,56 @@ from collections.abc import AsyncIterator, Mapping
 import httpx
 
 from gpucluster.api import discovery, embedded
-from gpucluster.api.errors import Unavailable
-from gpucluster.api.transport import Address, parse_address
+from gpucluster.api.client import ApiClient
+from gpucluster.api.errors import GpuclusterError, TooLarge, Unavailable
+from gpucluster.api.transport import Address, error_of, parse_address
 
 #: Reading may take as long as a stream is silent: the scheduler sends a sign of life every 10 s.
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 #: Before each further try: one that was killed a moment ago may still seem to be there.
 RETRY_PAUSES_S = (0.0, 0.2, 1.0)
+
+#: A line of a stream may be this long: the longest record of a log (64 MiB), in base64.
+LINE_BYTES = 96 << 20
+
+LOOK_AT_LOG = "It is looked for again with the next request; its log is scheduler.log in the data folder."
+
+
+class Refused(Exception):
+    """The scheduler answered with an error instead of a stream."""
+
+    def __init__(self, status: int, error: GpuclusterError) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+
+
+class LineReader:
+    """Puts lines together from the pieces in which they arrive."""
+
+    def __init__(self, line_bytes: int = LINE_BYTES) -> None:
+        self._limit = line_bytes
+        self._rest: list[bytes] = []
+        self._rest_bytes = 0
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """The lines that are whole now, without their ends and without empty ones. Raises TooLarge."""
+        *whole, tail = chunk.split(b"\n")
+        if whole:
+            whole[0] = b"".join([*self._rest, whole[0]])
+            self._rest, self._rest_bytes = [], 0
+        if tail:
+            self._rest.append(tail)
+            self._rest_bytes += len(tail)
+        if self._rest_bytes > self._limit:
+            raise TooLarge(f"a line of the stream is longer than {self._limit} bytes")
+        return [line for line in whole if line]
+
+    def finish(self) -> None:
+        """The stream has ended. Raises Unavailable when it ended within a line."""
+        if self._rest:
+            raise Unavailable("the scheduler's answer broke off within a line", hint=LOOK_AT_LOG)
 
 
 class SchedulerLink:
@@ -63,20 +105,39 @@ class SchedulerLink:
                 await self._drop(client)
                 nothing_was_done = isinstance(error, httpx.ConnectError) or method in ("GET", "HEAD")
                 if pause_s is None or not nothing_was_done:
-                    raise Unavailable(f"the scheduler does not answer: {error!r}") from error
+                    raise Unavailable(
+                        f"the scheduler does not answer: {error!r}", hint=LOOK_AT_LOG
+                    ) from error
                 await asyncio.sleep(pause_s)
         raise AssertionError("unreachable")
 
-    async def lines(self, path: str, query: str) -> AsyncIterator[str]:
-        """The lines of a streamed answer. Raises Unavailable when it breaks."""
-        response = await self.send("GET", path, query=query, body=None, headers={})
+    async def lines(self, path: str, query: str) -> AsyncIterator[list[bytes]]:
+        """The lines of a streamed answer as they come, all that came at once together, undecoded.
+
+        Close the iterator to let go of the stream. A stream that is not read is held up, by the socket's flow control.
+        Raises Refused, Unavailable (it broke), TooLarge.
+        """
+        headers = {"Accept-Encoding": "identity"}
+        response = await self.send("GET", path, query=query, body=None, headers=headers)
         try:
-            async for line in response.aiter_lines():
-                yield line
+            if response.status_code != 200:
+                answer = await response.aread()
+                raise Refused(response.status_code, error_of(response.status_code, answer))
+            lines = LineReader()
+            async for chunk in response.aiter_raw():
+                if whole := lines.take(chunk):
+                    yield whole
+            lines.finish()
         except httpx.HTTPError as error:
-            raise Unavailable(f"the connection to the scheduler broke: {error!r}") from error
+            raise Unavailable(
+                f"the connection to the scheduler broke: {error!r}", hint=LOOK_AT_LOG
+            ) from error
         finally:
             await response.aclose()
+
+    def client(self) -> ApiClient:
+        """A synchronous client of the same scheduler, for use in a thread."""
+        return ApiClient(lambda *, revive: self._find(may_start=False))
 
     async def bring_up(self) -> None:
         """Find or start the scheduler ahead of the first request; a failure is logged, not raised."""

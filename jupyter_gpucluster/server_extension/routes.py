@@ -21,9 +21,17 @@ FORWARDED: tuple[tuple[str, str], ...] = (
 #: Requests for which a scheduler that somebody stopped is started again: those that begin a submission.
 STARTING = frozenset({("POST", "jobs"), ("POST", "jobs/dry-run"), ("POST", "blobs/missing")})
 
+#: Streams that a page may open as channels of its WebSocket (streams.py).
+STREAMED = rf"live|events|{_JOB}/(?:output|log)"
+
 _COMPILED = [(method, re.compile(pattern)) for method, pattern in FORWARDED]
 
 
 def is_forwarded(method: str, path: str) -> bool:
     """True when this request may pass. A stop of the scheduler or a change of a node never comes from a browser."""
     return any(method == known and pattern.fullmatch(path) for known, pattern in _COMPILED)
+
+
+def is_streamed(path: str) -> bool:
+    """True when a page may open this stream as a channel."""
+    return re.fullmatch(STREAMED, path) is not None

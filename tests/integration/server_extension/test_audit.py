@@ -25,7 +25,7 @@ def names(router):
     for rule in router.rules:
         yield from names(rule.target) if hasattr(rule.target, "rules") else [getattr(rule.target, "__name__", "")]
 found = set(names(app.web_app.default_router))
-assert {"ForwardHandler", "EventsHandler"} <= found, found
+assert {"ForwardHandler", "StreamsHandler"} <= found, found
 unprotected = [str(warning.message) for warning in seen if issubclass(warning.category, JupyterServerAuthWarning)]
 assert not unprotected, unprotected
 print("audited")

@@ -14,11 +14,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import websocket
 from support.jupyter_server import BASE_URL, TOKEN, JupyterServer
 
 from jupyter_gpucluster.server_extension.kernel_token import TOKEN_VARIABLE, URL_VARIABLE
@@ -27,18 +25,6 @@ from jupyter_gpucluster.server_extension.routes import FORWARDED
 API = "gpucluster/api/v1/"
 JOB = "0" * 26
 BLOB = "0" * 64
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[JupyterServer]:
-    folder = Path(tempfile.mkdtemp(prefix="gps-"))
-    running = JupyterServer(folder)
-    try:
-        running.start()
-        yield running
-    finally:
-        running.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def submission(**changes: object) -> dict[str, object]:
@@ -153,32 +139,6 @@ def test_browser_session_needs_the_xsrf_token(server: JupyterServer) -> None:
     request.add_header("X-XSRFToken", str(xsrf))
     with opener.open(request, timeout=60) as answer:
         assert answer.status == 201
-
-
-def test_event_socket_refuses_a_stranger(server: JupyterServer) -> None:
-    address = server.url.replace("http", "ws", 1) + API + "events/ws"
-    with pytest.raises(websocket.WebSocketBadStatusException) as refused:
-        websocket.create_connection(address, timeout=60)
-    assert refused.value.status_code == 403
-
-
-def test_event_socket_tells_each_change_of_a_job_in_order(server: JupyterServer) -> None:
-    _, status = server.request("GET", API + "status")
-    address = server.url.replace("http", "ws", 1) + API + f"events/ws?after={status['seq']}&token={TOKEN}"
-    connection = websocket.create_connection(address, timeout=60)
-    try:
-        _, job = server.request("POST", API + "jobs", submission())
-        states: list[str] = []
-        numbers: list[int] = []
-        while "succeeded" not in states:
-            event = json.loads(connection.recv())
-            numbers.append(event["seq"])
-            if event["kind"] == "job.state" and event["data"]["number"] == job["number"]:
-                states.append(event["data"]["state"])
-        assert states == ["pending", "starting", "running", "succeeded"]
-        assert numbers == sorted(numbers)
-    finally:
-        connection.close()
 
 
 def test_look_does_not_bring_back_a_scheduler_that_was_stopped_and_a_submission_does(
