@@ -4,9 +4,19 @@ import { cells } from './plugins/cells';
 import { cluster } from './plugins/cluster';
 import { commands } from './plugins/commands';
 import { log } from './plugins/log';
+import { settings } from './plugins/settings';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
 
-export { IGpuCluster, IGpuStreams } from './tokens';
+export { IGpuCluster, IGpuSettings, IGpuStreams } from './tokens';
 
-export default [cluster, sidebar, statusbar, commands, card, log, cells];
+export default [
+  settings,
+  cluster,
+  sidebar,
+  statusbar,
+  commands,
+  card,
+  log,
+  cells
+];

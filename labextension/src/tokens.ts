@@ -24,6 +24,33 @@ export const IGpuStreams = new Token<IStreams>(
   "The page's one WebSocket to the cluster and the channels on it."
 );
 
+export const IGpuSettings = new Token<IGpuSettings>(
+  'jupyter-gpucluster:IGpuSettings',
+  "The user's settings of the GPU cluster, typed."
+);
+
+/** See schema/plugin.json, where each is explained. */
+export interface ISettingValues {
+  showStatusBar: boolean;
+  submitOptions: string;
+  jobsShown: 'mine' | 'all';
+  colourBy: 'job' | 'utilisation';
+  fillCells: boolean;
+  saveFilledCells: boolean;
+  notifyOnEnd: 'failed' | 'all' | 'never';
+}
+
+/** The user's settings. Whoever finds no settings registry has the defaults. */
+export interface IGpuSettings {
+  readonly values: Readonly<ISettingValues>;
+  readonly changed: ISignal<IGpuSettings, void>;
+  /** Remembered by the registry where there is one, else for as long as the page lives. */
+  set<K extends keyof ISettingValues>(
+    key: K,
+    value: ISettingValues[K]
+  ): Promise<void>;
+}
+
 export type Topic = 'status' | 'queues' | 'nodes' | 'jobs' | 'mine';
 
 /** What somebody on this page looks at: topics as a whole, and single jobs (by long id) in every detail. */
