@@ -72,17 +72,23 @@ def _standing(view: JobView, now: int) -> str:
 class QueueTable(list[QueueView]):
     """The tree of queues, with what each has, lends and uses."""
 
-    HEADS = ("queue", "GPUs used", "guaranteed", "borrowed", "max", "mine", "running", "waiting")
+    HEADS = (
+        "queue", "GPUs used", "guaranteed", "borrowed", "max", "free", "to borrow", "mine", "running", "waiting",
+    )  # fmt: skip
+    LEGEND = "free: idle GPUs that nobody can claim back · to borrow: idle too, until a queue that is guaranteed them needs them"
 
     def _rows(self) -> list[dict[str, Any]]:
         return [_queue_row(queue, depth) for queue, depth in _tree(self)]
 
     def __repr__(self) -> str:
-        keys = ("indented", "used", "guaranteed", "borrowed", "max", "mine", "running", "waiting")
-        return text_table(self.HEADS, ([row[key] for key in keys] for row in self._rows()))
+        keys = (
+            "indented", "used", "guaranteed", "borrowed", "max", "free", "to_borrow", "mine", "running", "waiting",
+        )  # fmt: skip
+        table = text_table(self.HEADS, ([row[key] for key in keys] for row in self._rows()))
+        return f"{table}\n({self.LEGEND})"
 
     def _repr_html_(self) -> str:
-        return render("queues.html.j2", rows=self._rows(), heads=self.HEADS)
+        return render("queues.html.j2", rows=self._rows(), heads=self.HEADS, legend=self.LEGEND)
 
 
 def _tree(queues: Iterable[QueueView]) -> list[tuple[QueueView, int]]:
@@ -114,6 +120,8 @@ def _queue_row(queue: QueueView, depth: int) -> dict[str, Any]:
         "guaranteed": f"{guaranteed:g}",
         "borrowed": f"{borrowed:g}",
         "max": f"{limit:g}" if limit is not None else "–",
+        "free": f"{_gpus(queue.free_for_good):g}",
+        "to_borrow": f"{_gpus(queue.free_until_reclaimed):g}",
         "mine": f"{_gpus(queue.mine):g}",
         "running": str(queue.running),
         "waiting": str(queue.waiting),

@@ -92,23 +92,28 @@ def queues(
     names = [_queue_name(view, depth, default_queue) for view, depth in ordered]
     rows = [view for view, _ in ordered]
     bars = Column("", _bars(rows, 16 if width >= WIDE else 8, glyphs), keep=5)
+    free = Column("FREE", [_free(view) for view in rows], keep=8, right=True)
     columns = [
         Column("QUEUE", names, stretch=True),
         Column("GUARANTEED", [number_text(gpus(view.guaranteed)) for view in rows], right=True),
         Column("USED", [number_text(gpus(view.used)) for view in rows], right=True),
         Column("BORROWED", [_borrowed(view, glyphs) for view in rows], right=True),
         Column("MAX", [_maximum(view, glyphs) for view in rows], right=True),
+        free,
         Column("YOURS", [number_text(gpus(view.mine)) for view in rows], keep=4, right=True),
         Column("RUNNING", [str(view.running) for view in rows], right=True),
         Column("WAITING", [str(view.waiting) for view in rows], right=True),
         bars,
     ]
     legend = ["In GPUs.", *(["* default queue."] if default_queue else [])]
-    if bars in fitted(columns, width):
+    shown = fitted(columns, width)
+    if bars in shown:
         legend.append(
             f"{glyphs.full} used  {glyphs.over} borrowed  {glyphs.promised} guaranteed, free  {glyphs.lendable} up to max"
         )
     parts: list[RenderableType] = [table(columns, width), Text(" ".join(legend), "dim")]
+    if free in shown:
+        parts.append(Text("FREE: idle, for good + until another queue claims them back.", "dim"))
     descriptions = [(view.name, Text(view.description, "dim")) for view in rows if view.description]
     if descriptions:
         parts += [Text(), facts(descriptions)]
@@ -148,6 +153,12 @@ def _borrowed(view: QueueView, glyphs: Glyphs) -> Text:
 
 def _maximum(view: QueueView, glyphs: Glyphs) -> str:
     return number_text(gpus(view.max)) if GPU in view.max else glyphs.dash
+
+
+def _free(view: QueueView) -> str:
+    """Idle GPUs that the queue could take now: nobody can claim these back, and those only borrowed."""
+    for_good, reclaimable = gpus(view.free_for_good), gpus(view.free_until_reclaimed)
+    return f"{number_text(for_good)}+{number_text(reclaimable)}" if reclaimable else number_text(for_good)
 
 
 def _bars(views: Sequence[QueueView], length: int, glyphs: Glyphs) -> list[Text]:

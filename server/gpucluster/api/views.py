@@ -30,6 +30,7 @@ from ..model.jobs import (
 from ..model.principals import Principal
 from ..model.resources import CPU, GPU, MEMORY, Resources, sum_resources
 from ..model.topology import Gpu, GpuHealth, HealthSetting, Node, NodeHealth
+from ..policy.free import FreeGpus, free_gpus, idle_gpus
 from ..policy.words import ENDED_WORDS
 from .schemas import (
     AttemptView,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 LISTED_TASKS = 16
 LISTED_REASON = 300
 _TYPED = f"{GPU}/"
+_NOTHING = Resources()
 _TRIGGERS = frozenset(trigger.value for trigger in Trigger)
 #: In place of a sentence that quotes what the job said: (is being stopped, waits for its next try).
 _HIDDEN_WHY = ("The job is being stopped.", "Its last attempt did not succeed; it is tried again soon.")
@@ -104,6 +106,7 @@ class Views:
         self._task_notes = task_notes
         self._cluster = cluster
         self._levels = list(levels)
+        self._free: tuple[Engine, int, dict[str, FreeGpus]] | None = None
 
     # ---- jobs
 
@@ -242,18 +245,23 @@ class Views:
     def queues(self, caller: Principal) -> list[QueueView]:
         """All queues: who uses how much is for everybody to see, jobs of strangers are not."""
         state = self._engine().state
-        mine: dict[str, Resources] = {}
-        for job in state.jobs.values():
-            if job.owner.id == caller.id and job.attempt is not None and job.state in HOLDING_STATES:
-                held = sum_resources(placement.resources for placement in job.attempt.placements)
-                for queue in state.tree[job.spec.queue].path():
-                    mine[queue.name] = mine.get(queue.name, Resources()) + held
+        owner = state.owners.get(caller.id)
+        mine = owner.used if owner is not None else {}
+        free = self._free_gpus()
         return [
-            self._queue(queue, mine.get(queue.name, Resources()), caller)
+            self._queue(queue, mine.get(queue.name, _NOTHING), free[queue.name], caller)
             for queue in state.tree.queues.values()
         ]
 
-    def _queue(self, queue: Queue, mine: Resources, caller: Principal) -> QueueView:
+    def _free_gpus(self) -> dict[str, FreeGpus]:
+        """Worked out once for all callers: the books change with an event, and with another engine."""
+        engine = self._engine()
+        if self._free is None or self._free[0] is not engine or self._free[1] != engine.last_seq:
+            numbers = free_gpus(engine.state.tree, idle_gpus(engine.state.space))
+            self._free = (engine, engine.last_seq, numbers)
+        return self._free[2]
+
+    def _queue(self, queue: Queue, mine: Resources, free: FreeGpus, caller: Principal) -> QueueView:
         state = self._engine().state
         return QueueView(
             name=queue.name,
@@ -270,6 +278,9 @@ class Views:
             ordering=queue.spec.ordering.value,
             may_submit=queue.is_leaf and self._visibility.may_submit(caller, queue.name),
             description=queue.spec.description,
+            free_for_good=free.for_good,
+            free_until_reclaimed=free.until_reclaimed,
+            lent_out=free.lent_out,
         )
 
     def nodes(self, caller: Principal) -> list[NodeView]:

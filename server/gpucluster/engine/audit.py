@@ -158,6 +158,30 @@ def _counts(state: ClusterState) -> Iterator[Finding]:
             yield Finding("job_counts", f"{name}: booked {booked}, counted {waiting[name]}, {holding[name]}")
 
 
+def _owners(state: ClusterState) -> Iterator[Finding]:
+    jobs: dict[str, list[str]] = {}
+    waiting: Counter[str] = Counter()
+    holding: Counter[str] = Counter()
+    used: dict[str, dict[str, Counter[str]]] = {}
+    for job in state.jobs.values():
+        jobs.setdefault(job.owner.id, []).append(job.id)
+        (waiting if job.state is JobState.PENDING else holding)[job.owner.id] += 1
+    for job, attempt in _active(state):
+        of_owner = used.setdefault(job.owner.id, {})
+        for queue in state.tree[job.spec.queue].path():
+            of_owner.setdefault(queue.name, Counter()).update(held_by(attempt).to_dict())
+    if state.owners.keys() != jobs.keys():
+        yield Finding("owners", f"booked {sorted(state.owners)}, have jobs {sorted(jobs)}")
+    for owner, books in state.owners.items():
+        booked = (list(books.jobs), books.waiting, books.holding)
+        counted = (jobs.get(owner, []), waiting[owner], holding[owner])
+        if sorted(booked[0]) != sorted(counted[0]) or booked[1:] != counted[1:]:
+            yield Finding("owners", f"{owner}: booked {booked}, counted {counted}")
+        held = {name: dict(amounts) for name, amounts in used.get(owner, {}).items() if amounts}
+        if {name: amounts.to_dict() for name, amounts in books.used.items()} != held:
+            yield Finding("owners", f"{owner}: booked {books.used}, held {held}")
+
+
 def _pending_index(state: ClusterState) -> Iterator[Finding]:
     for name, pending in state.pending.items():
         for job in pending:
@@ -204,6 +228,7 @@ CHECKS: tuple[Callable[[ClusterState], Iterator[Finding]], ...] = (
     _queue_books,
     _within_max,
     _counts,
+    _owners,
     _pending_index,
     _dependencies,
     _nodes,

@@ -25,6 +25,19 @@ from .protocols import HistoryEntry
 STORY_LENGTH = 50
 #: End states kept for submissions that name a job which ended a moment ago.
 RECENTLY_ENDED = 4096
+_NOTHING = Resources()
+
+
+class OwnerBooks:
+    """What one principal has in memory: jobs that have not ended, how many wait and hold, and what they hold by queue."""
+
+    __slots__ = ("holding", "jobs", "used", "waiting")
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, None] = {}  # ids, in the order of submission
+        self.waiting = 0
+        self.holding = 0
+        self.used: dict[str, Resources] = {}  # at or below a queue; queues without any are not there
 
 
 class ClusterState:
@@ -43,6 +56,7 @@ class ClusterState:
         self.pending: dict[str, PendingQueue] = {queue.name: PendingQueue() for queue in self.tree.leaves()}
         self.waiting: dict[str, int] = {}  # pending jobs at or below a queue, ready or not
         self.holding: dict[str, int] = {}  # jobs at or below a queue that hold resources
+        self.owners: dict[str, OwnerBooks] = {}  # by principal id: those with jobs that have not ended
         self.unmet: dict[str, set[str]] = {}  # waiting job -> jobs that it still waits for
         self.dependents: dict[str, list[str]] = {}  # job -> jobs that wait for it
         self.recently_ended: OrderedDict[str, JobState] = OrderedDict()
@@ -95,6 +109,7 @@ class ClusterState:
         if job.idempotency_key is not None:
             self.by_key[job.owner.id, job.idempotency_key] = job.id
         self._stories[job.id] = deque(maxlen=STORY_LENGTH)
+        self.owners.setdefault(job.owner.id, OwnerBooks()).jobs[job.id] = None
         self._count(job, +1)
 
     def wait_for(self, job: Job, dependencies: Iterable[str]) -> None:
@@ -136,6 +151,10 @@ class ClusterState:
         """An ended job leaves memory."""
         del self.jobs[job.id]
         del self.by_number[job.number]
+        owner = self.owners[job.owner.id]
+        del owner.jobs[job.id]
+        if not owner.jobs:
+            del self.owners[job.owner.id]
         if job.idempotency_key is not None:
             self.by_key.pop((job.owner.id, job.idempotency_key), None)
         for dependency in self.unmet.pop(job.id, ()):
@@ -148,8 +167,14 @@ class ClusterState:
             self.recently_ended.popitem(last=False)
 
     def _count(self, job: Job, sign: int) -> None:
-        counts = self.waiting if job.state is JobState.PENDING else self.holding
-        if job.state is not JobState.PENDING and job.state not in HOLDING_STATES:
+        owner = self.owners[job.owner.id]
+        if job.state is JobState.PENDING:
+            counts = self.waiting
+            owner.waiting += sign
+        elif job.state in HOLDING_STATES:
+            counts = self.holding
+            owner.holding += sign
+        else:
             return
         for queue in self.tree[job.spec.queue].path():
             counts[queue.name] = counts.get(queue.name, 0) + sign
@@ -159,14 +184,28 @@ class ClusterState:
     def take(self, job: Job, attempt: Attempt) -> None:
         """The attempt holds its placements from now: GPUs, CPU and memory of nodes, use of the queue."""
         self.space.take(attempt.id, attempt.placements)
-        self.tree.take(job.spec.queue, held_by(attempt))
+        held = held_by(attempt)
+        self.tree.take(job.spec.queue, held)
+        self._add_use(job, held)
         self.by_attempt[attempt.id] = job.id
 
     def release(self, job: Job, attempt: Attempt) -> None:
         """The reverse of `take`, once every task of the attempt is over."""
         del self.by_attempt[attempt.id]
-        self.tree.release(job.spec.queue, held_by(attempt))
+        held = held_by(attempt)
+        self.tree.release(job.spec.queue, held)
+        self._add_use(job, held * -1)
         self.space.release(attempt.id, attempt.placements)
+
+    def _add_use(self, job: Job, amounts: Resources) -> None:
+        """To the books of the job's owner."""
+        used = self.owners[job.owner.id].used
+        for queue in self.tree[job.spec.queue].path():
+            total = used.get(queue.name, _NOTHING) + amounts
+            if total:
+                used[queue.name] = total
+            else:
+                used.pop(queue.name, None)
 
     def set_node(self, node: Node) -> None:
         """A node joined or its agent sees it otherwise than before; guarantees and shares are measured anew."""

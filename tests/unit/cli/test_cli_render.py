@@ -116,7 +116,19 @@ def test_queues_show_guaranteed_used_and_borrowed_with_children_below_their_pare
     assert lines[1].split()[1:5] == ["6", "1", "0", "—"]
     assert "██████████▓▓····" in lines[3]  # 10 of its own, 2 borrowed, 4 more up to the maximum of 16
     assert "█░░░░░" in lines[1]
-    assert "* default queue" in lines[-1]
+    assert "* default queue" in lines[-2]
+
+
+def test_queues_say_how_many_gpus_are_free_for_good_and_how_many_to_borrow():
+    views = [
+        queue("batch", 6, 1, free_for_good={"gpu": 5000}, free_until_reclaimed={"gpu": 3000}),
+        queue("research", 8, 0, free_for_good={"gpu": 8000}, free_until_reclaimed={"gpu": 0}),
+    ]
+    for width in (80, 140):
+        lines = drawn(queues(views, "research", width, UNICODE), width).splitlines()
+        column = lines[0].index("FREE") + len("FREE")
+        assert [line[:column].split()[-1] for line in lines[:3]] == ["FREE", "5+3", "8"]
+        assert "FREE: idle, for good + until another queue claims them back." in lines
 
 
 def test_descriptions_of_queues_stand_below_the_table_whole():

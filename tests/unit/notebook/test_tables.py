@@ -65,13 +65,22 @@ def test_queues_are_a_tree_with_their_figures():
             queue("root", None, guaranteed={"gpu": 16000}),
             queue("batch", "root"),
             queue(
-                "research", "root", used={"gpu": 10000}, borrowed={"gpu": 2000}, max={"gpu": 12000}, waiting=3
+                "research",
+                "root",
+                used={"gpu": 10000},
+                borrowed={"gpu": 2000},
+                max={"gpu": 12000},
+                waiting=3,
+                free_for_good={"gpu": 0, "gpu/A100": 0},
+                free_until_reclaimed={"gpu": 1000, "gpu/A100": 1000},
             ),
         ]
     )
     lines = repr(table).splitlines()
     assert lines[1].startswith("root ")
-    assert lines[3].split() == ["research", "10", "8", "2", "12", "0", "0", "3"]
+    assert lines[3].split() == ["research", "10", "8", "2", "12", "0", "1", "0", "0", "3"]
+    assert "nobody can claim back" in lines[4]
+    assert "nobody can claim back" in table._repr_html_()
     assert lines[3].startswith("  research")
     assert 'gpc-borrowed" style="width:16.7%"' in table._repr_html_()
 

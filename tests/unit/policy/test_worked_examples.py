@@ -6,6 +6,7 @@ from support.engine_bench import Bench, gpu_queue, make_node, make_role
 
 from gpucluster.engine.events import TaskEnded
 from gpucluster.model.jobs import TaskExit, TaskPlacement, TaskRole
+from gpucluster.policy.free import free_gpus, idle_gpus
 from gpucluster.policy.placement import place_gang
 from gpucluster.policy.space import ClusterSpace
 
@@ -16,8 +17,22 @@ def test_capacity_queues_example() -> None:
     def gpus_used() -> list[int]:
         return [bench.used(name) // 1000 for name in ("vision", "nlp", "guests")]
 
+    def free() -> list[tuple[int, int, int]]:
+        state = bench.engine.state
+        numbers = free_gpus(state.tree, idle_gpus(state.space))
+        return [
+            (
+                found.for_good["gpu"] // 1000,
+                found.until_reclaimed["gpu"] // 1000,
+                found.lent_out["gpu"] // 1000,
+            )
+            for found in (numbers[name] for name in ("vision", "nlp", "guests"))
+        ]
+
+    assert free() == [(4, 4, 0), (4, 4, 0), (0, 8, 0)]
     guests = [bench.submit("guests") for _ in range(8)]
     assert gpus_used() == [0, 0, 8]
+    assert free() == [(0, 0, 4), (0, 0, 4), (0, 0, 0)]
     for _ in range(4):
         bench.submit("guests")
     vision = [bench.submit("vision", 2), bench.submit("vision", 2)]
