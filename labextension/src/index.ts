@@ -1,7 +1,7 @@
 /** The plugins of the extension, one file each in plugins/; nothing else happens here. */
 import { card } from './plugins/card';
 import { cells } from './plugins/cells';
-import { cluster } from './plugins/cluster';
+import { cluster, streams } from './plugins/cluster';
 import { commands } from './plugins/commands';
 import { log } from './plugins/log';
 import { settings } from './plugins/settings';
@@ -12,6 +12,7 @@ export { IGpuCluster, IGpuSettings, IGpuStreams } from './tokens';
 
 export default [
   settings,
+  streams,
   cluster,
   sidebar,
   statusbar,

@@ -19,6 +19,8 @@ export const IGpuCluster = new Token<IGpuCluster>(
   'The GPU cluster as this page follows it: status, queues, nodes and jobs, live.'
 );
 
+export type IGpuStreams = IStreams;
+
 export const IGpuStreams = new Token<IStreams>(
   'jupyter-gpucluster:IGpuStreams',
   "The page's one WebSocket to the cluster and the channels on it."
