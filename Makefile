@@ -12,11 +12,11 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test lint types unit property integration e2e jslint soak wheel clean format
+.PHONY: help setup demo lab test lint types unit property integration e2e jslint jstest soak wheel clean format
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
-	@echo "make lint | types | unit | property | integration | e2e | jslint   one part of make test"
+	@echo "make lint | types | unit | property | integration | e2e | jslint | jstest   one part of make test"
 	@echo "make soak     the crash test, for longer (SOAK_KILLS=5000)"
 	@echo "make wheel    build dist/*.whl      make format   format the sources      make clean   remove what was built"
 
@@ -48,7 +48,7 @@ lab: setup
 # ---- tests
 
 test: setup
-	$(MAKE) --no-print-directory lint types jslint unit property
+	$(MAKE) --no-print-directory lint types jslint jstest unit property
 	$(MAKE) --no-print-directory integration e2e
 
 lint: setup
@@ -60,6 +60,9 @@ types: setup
 
 jslint: setup
 	cd labextension && jlpm lint:check
+
+jstest: setup
+	cd labextension && jlpm test
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit -q
