@@ -294,18 +294,23 @@ class ApiClient:
         owner: str | None = None,
         mine: bool = False,
         ids: Iterable[str] = (),
-        cell: str | None = None,
+        cell: str | Iterable[str] | None = None,
+        notebook: str | None = None,
         limit: int | None = None,
         before: str | None = None,
     ) -> JobList:
-        """Jobs that the caller may see, newest first; `before` (from `next_before`) gives the next page."""
+        """Jobs that the caller may see, newest first; `before` (from `next_before`) gives the next page.
+
+        `cell`: one cell id or several, as submitted, and `notebook` the path that went with them.
+        """
         params = {
             "state": ",".join(states) or None,
             "queue": queue,
             "owner": owner,
             "mine": mine or None,
             "id": ",".join(ids) or None,
-            "cell": cell,
+            "cell": cell if cell is None or isinstance(cell, str) else ",".join(cell),
+            "notebook": notebook,
             "limit": limit,
             "before": before,
         }

@@ -21,18 +21,20 @@ DEFAULT_LIMIT = 100
 MAX_LIMIT = 1000
 #: A page ends after looking at this many jobs, however few of them the caller may see.
 MAX_SCANNED = 5000
+#: A list may be asked for the jobs of so many cells at once: a notebook's.
+MAX_CELLS = 200
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class JobFilter:
-    """Which jobs to list. `owner` is a principal id or a name; `cell_id` and `notebook_path` as submitted."""
+    """Which jobs to list. `owner` is a principal id or a name; `cell_ids` (any of them) and `notebook_path` as submitted."""
 
     states: frozenset[JobState] = frozenset()
     queue: str | None = None
     owner: str | None = None
     mine: bool = False
     ids: tuple[str, ...] = ()
-    cell_id: str | None = None
+    cell_ids: tuple[str, ...] = ()
     notebook_path: str | None = None
     limit: int = DEFAULT_LIMIT
     before: str | None = None
@@ -43,7 +45,7 @@ class JobFilter:
             and (self.queue is None or job.spec.queue == self.queue)
             and (self.owner is None or self.owner in (job.owner.id, job.owner.name))
             and (not self.mine or job.owner.id == caller.id)
-            and (self.cell_id is None or job.program.cell_id == self.cell_id)
+            and (not self.cell_ids or job.program.cell_id in self.cell_ids)
             and (self.notebook_path is None or job.program.notebook_path == self.notebook_path)
         )
 
@@ -136,6 +138,8 @@ class JobDirectory:
             owner=owner if owner is not None and ":" in owner else None,
             states=wanted.states or None,
             queues=[wanted.queue] if wanted.queue else None,
+            cells=wanted.cell_ids or None,
+            notebook=wanted.notebook_path,
             before=before,
             limit=wanted.limit,
         )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, or_, select
 
 from ..engine.protocols import HistoryEntry, Recovered
 from ..model.errors import NotFound
 from ..model.events import PublishedEvent
-from ..model.jobs import ENDED_STATES, Attempt, Job, JobState, Progress, Task
+from ..model.jobs import ENDED_STATES, Attempt, Job, JobState, Progress, Share, Task
 from ..model.queues import QueueSpec
 from . import tables
-from .codec import decode_progress
+from .codec import column_text, decode_progress
 from .database import Database, slices
 from .rows import Row, attempt_of, event_of, history_of, job_of, queue_of, setting_of, task_of
 
@@ -52,12 +52,49 @@ class Queries:
             raise NotFound(f"There is no job {text}.")
         return found[0]
 
+    def jobs_by_id(self, job_ids: Collection[str]) -> list[Job]:
+        """Those of them that there are, in no order, each with its current or last attempt."""
+        with self._database.reading() as connection:
+            return [
+                job
+                for some in slices(list(job_ids))
+                for job in _jobs(connection, _job_select().where(tables.jobs.c.id.in_(some)))
+            ]
+
+    def newest_ids(
+        self,
+        limit: int,
+        *,
+        owner: str,
+        queues: Collection[str] = (),
+        shares: Collection[Share] = (),
+        count_at_most: int = 0,
+    ) -> tuple[list[str], int]:
+        """Ids of the newest jobs that are `owner`'s (a principal id), or in one of `queues`, or shared in one of these ways;
+        and how many there are in all, counted up to `count_at_most`.
+        """
+        columns = tables.jobs.c
+        where = or_(
+            columns.owner_id == owner,
+            columns.queue.in_(list(queues)),
+            columns.visibility.in_([share.value for share in shares]),
+        )
+        newest = select(columns.id).where(where).order_by(columns.number.desc()).limit(limit)
+        some = select(columns.id).where(where).limit(count_at_most).subquery()
+        with self._database.reading() as connection:
+            ids = list(connection.execute(newest).scalars())
+            if len(ids) < limit or not count_at_most:
+                return ids, len(ids)
+            return ids, int(connection.execute(select(func.count()).select_from(some)).scalar_one())
+
     def list_jobs(
         self,
         *,
         owner: str | None = None,
         states: Collection[JobState | str] | None = None,
         queues: Collection[str] | None = None,
+        cells: Collection[str] | None = None,
+        notebook: str | None = None,
         before: str | None = None,
         limit: int = 100,
     ) -> list[Job]:
@@ -69,6 +106,10 @@ class Queries:
             query = query.where(tables.jobs.c.state.in_([JobState(state).value for state in states]))
         if queues is not None:
             query = query.where(tables.jobs.c.queue.in_(list(queues)))
+        if cells is not None:
+            query = query.where(tables.jobs.c.cell_id.in_([column_text(cell) for cell in cells]))
+        if notebook is not None:
+            query = query.where(tables.jobs.c.notebook_path == column_text(notebook))
         if before is not None:
             number = select(tables.jobs.c.number).where(tables.jobs.c.id == before).scalar_subquery()
             query = query.where(tables.jobs.c.number < number)

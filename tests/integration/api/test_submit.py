@@ -358,6 +358,34 @@ def test_list_is_paged_newest_first(client: ApiClient) -> None:
         client.jobs(states=["done"])
 
 
+def test_jobs_of_a_notebooks_cells_are_listed_together(client: ApiClient) -> None:
+    runs = [
+        client.submit(
+            command("true", cell_id=cell, notebook_path=path, execution_count=count, fills_cell=True)
+        )
+        for count, (cell, path) in enumerate(
+            [
+                ("one", "/a.ipynb"),
+                ("two", "/a.ipynb"),
+                ("three", "/a.ipynb"),
+                ("one", "/b.ipynb"),
+                ("one", "/a.ipynb"),
+            ]
+        )
+    ]
+    found = client.jobs(cell=["one", "two", "nowhere"], notebook="/a.ipynb").jobs
+    assert [view.id for view in found] == [runs[index].id for index in (4, 1, 0)]
+    assert [(view.cell_id, view.execution_count, view.fills_cell) for view in found] == [
+        ("one", 4, True),
+        ("two", 1, True),
+        ("one", 0, True),
+    ]
+    assert [view.id for view in client.jobs(cell="one").jobs] == [runs[index].id for index in (4, 3, 0)]
+    for cells in ([f"cell-{number}" for number in range(201)], ","):
+        with pytest.raises(InvalidRequest, match="cell"):
+            client.jobs(cell=cells)
+
+
 def test_list_of_jobs_stays_small_whatever_they_say_and_however_many_tasks_they_have(
     client: ApiClient,
 ) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import msgspec
 import pytest
 from support.store_samples import (
     ANNA,
@@ -17,7 +19,7 @@ from support.store_samples import (
 from gpucluster.engine.protocols import ChangeSet
 from gpucluster.model.errors import NotFound
 from gpucluster.model.events import PublishedEvent
-from gpucluster.model.jobs import JobState, Progress
+from gpucluster.model.jobs import JobState, Progress, Share
 from gpucluster.store import Store
 from gpucluster.store.journal import STEPS_KEPT
 
@@ -51,6 +53,51 @@ def test_lists_are_filtered_by_owner_state_and_queue(store: Store, clock: Manual
     assert [job.number for job in store.list_jobs(states=[JobState.SUCCEEDED])] == [3]
     assert [job.number for job in store.list_jobs(queues=["vision"])] == [2, 1]
     assert store.list_jobs(states=[]) == []
+
+
+def test_lists_are_filtered_by_cells_and_notebook(store: Store) -> None:
+    jobs = [sample_job(number) for number in range(1, 5)]
+    for job, cell, path in zip(
+        jobs, ("a", "b", "a\0", "a"), ("x.ipynb", "x.ipynb", "x.ipynb", "y.ipynb"), strict=True
+    ):
+        job.program = msgspec.structs.replace(job.program, cell_id=cell, notebook_path=path)
+    store.commit(submitted(*jobs))
+    assert [job.number for job in store.list_jobs(cells=["a", "b"], notebook="x.ipynb")] == [2, 1]
+    assert [job.number for job in store.list_jobs(cells=["a\0"])] == [3]
+    assert [job.number for job in store.list_jobs(notebook="y.ipynb")] == [4]
+    assert store.list_jobs(cells=[]) == []
+
+
+def test_newest_ids_are_those_that_one_may_see_and_how_many_there_are(store: Store) -> None:
+    jobs = [
+        sample_job(1),
+        sample_job(2, owner=BEN),
+        sample_job(3, owner=BEN, queue="speech"),
+        sample_job(4, queue="speech"),
+        sample_job(5, owner=BEN, queue="speech"),
+    ]
+    jobs[4].spec = msgspec.structs.replace(jobs[4].spec, share=Share.EVERYONE)
+    store.commit(submitted(*jobs))
+
+    def newest(limit: int, **seen: Any) -> tuple[list[int], int]:
+        ids, total = store.newest_ids(limit, owner=ANNA.id, **seen)
+        return [job.number for job_id in ids for job in jobs if job.id == job_id], total
+
+    assert newest(9) == ([4, 1], 2)
+    assert newest(9, queues=["vision"]) == ([4, 2, 1], 3)
+    assert newest(9, queues=["vision"], shares=[Share.EVERYONE]) == ([5, 4, 2, 1], 4)
+    assert newest(2, queues=["vision", "speech"], count_at_most=100) == ([5, 4], 5)
+    assert newest(2, queues=["vision", "speech"], count_at_most=3) == ([5, 4], 3)
+
+
+def test_jobs_are_found_by_id_with_their_attempts(store: Store) -> None:
+    first, second = sample_job(1), sample_job(2)
+    store.commit(submitted(first, second))
+    first.attempt = sample_attempt(first)
+    store.commit(started(first, first.attempt))
+    found = {job.number: job for job in store.jobs_by_id([second.id, "unknown", first.id])}
+    assert found == {1: first, 2: second}
+    assert store.jobs_by_id([]) == []
 
 
 def test_counts_of_states(store: Store, clock: ManualClock) -> None:

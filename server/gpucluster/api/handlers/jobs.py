@@ -8,7 +8,7 @@ import contextlib
 from ...engine.events import ShareChanged, StopRequested
 from ...model.errors import Conflict, InvalidRequest, NotFound
 from ...model.jobs import JobState, Share, StopCause
-from ..directory import DEFAULT_LIMIT, MAX_LIMIT, JobFilter, parse_states
+from ..directory import DEFAULT_LIMIT, MAX_CELLS, MAX_LIMIT, JobFilter, parse_states
 from ..schemas import (
     CancelRequest,
     JobList,
@@ -22,7 +22,7 @@ from .base import ApiHandler, checked_reason
 
 
 class JobsHandler(ApiHandler):
-    """`GET /v1/jobs` lists, `POST /v1/jobs` submits."""
+    """`GET /v1/jobs` lists, `POST /v1/jobs` submits. `cell` takes several cell ids, best together with `notebook`."""
 
     async def get(self) -> None:
         self.known_queries("state", "queue", "owner", "mine", "id", "cell", "notebook", "limit", "before")
@@ -32,7 +32,7 @@ class JobsHandler(ApiHandler):
             owner=self.query("owner"),
             mine=self.query_flag("mine"),
             ids=tuple(_words(self.query("id"))),
-            cell_id=self.query("cell"),
+            cell_ids=self._cells(),
             notebook_path=self.query("notebook"),
             limit=self.query_int("limit", DEFAULT_LIMIT, low=1, high=MAX_LIMIT) or DEFAULT_LIMIT,
             before=self.query("before"),
@@ -40,6 +40,17 @@ class JobsHandler(ApiHandler):
         jobs, next_before = await self.parts.directory.page(self.principal, wanted)
         views = [self.parts.views.listed(job, self.principal) for job in jobs]
         self.answer(JobList(jobs=views, next_before=next_before, seq=self.parts.feed.last_seq))
+
+    def _cells(self) -> tuple[str, ...]:
+        text = self.query("cell")
+        cells = tuple(dict.fromkeys(_words(text)))
+        if text and not cells:
+            raise InvalidRequest("cell", f"{text!r} names no cell")
+        if len(cells) > MAX_CELLS:
+            raise InvalidRequest(
+                "cell", f"{len(cells)} cells are asked for; {MAX_CELLS} are possible at once"
+            )
+        return cells
 
     async def post(self) -> None:
         job, is_new = await self.parts.submissions.submit(self.decode(JobSubmission), self.principal)
