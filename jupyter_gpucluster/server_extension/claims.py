@@ -5,7 +5,7 @@ in several. A `log` claim asks to draw the cell from the job's log; it is grante
 asked earlier. Who is not granted waits in line.
 
 A page is known by an id of its own. One whose connection broke keeps what it had for `GRACE_S`; when it is back by then and
-claims again, nothing has changed for the others.
+claims again, nothing has changed for the others. One that was closed or reloaded says so, and has left at once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,14 @@ class Claims:
         self._await_claims(page)
 
     def disconnected(self, page: str) -> None:
+        """The page's connection broke; it may come back."""
         self._await_claims(page)
+
+    def left(self, page: str) -> None:
+        """The page is closed or was reloaded: it will not come back."""
+        self._forget_timer(page)
+        for key in sorted(self._keys.get(page, ())):
+            self.release(page, key)
 
     def claim(self, page: str, key: str, role: Role) -> None:
         """The page claims a cell, or changes its role. It is told how its claim stands, in any case."""
