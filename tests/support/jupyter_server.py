@@ -71,7 +71,8 @@ class JupyterServer:
                     raise RuntimeError((self.folder / "lab.log").read_text()[-4000:]) from None
                 time.sleep(0.1)
 
-    def stop(self) -> None:
+    def stop_jupyter(self) -> None:
+        """End Jupyter and its kernels; the scheduler goes on."""
         if self.process is not None and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
             try:
@@ -79,6 +80,9 @@ class JupyterServer:
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
+
+    def stop(self) -> None:
+        self.stop_jupyter()
         subprocess.run(
             [sys.executable, "-m", "gpucluster", "stop"],
             env={key: value for key, value in self.env.items() if key != "GPUCLUSTER_ADDRESS"},

@@ -1,12 +1,61 @@
-/** Goes on filling a cell whose kernel no longer does. */
+/** Goes on filling a cell whose kernel no longer does: after a reload, a closed tab, a restarted kernel or server. */
 import {
   JupyterFrontEnd,
   JupyterFrontEndPlugin
 } from '@jupyterlab/application';
+import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
+
+/* eslint-disable jupyter/prefer-lazy-imports -- the first notebook may be there already */
+import { GpuClient } from '../api/client';
+import { NotebookKeeper } from '../notebook/keeper';
+import { lastJobs } from '../notebook/recall';
+import { DEFAULTS } from '../settings';
+import { IGpuSettings, IGpuStreams } from '../tokens';
+/* eslint-enable jupyter/prefer-lazy-imports */
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-gpucluster:cells',
   description: 'Goes on filling a cell whose kernel no longer does.',
   autoStart: true,
-  activate: (app: JupyterFrontEnd) => undefined
+  requires: [IGpuStreams],
+  optional: [INotebookTracker, IGpuSettings],
+  activate: (
+    app: JupyterFrontEnd,
+    streams: IGpuStreams,
+    tracker: INotebookTracker | null,
+    settings: IGpuSettings | null
+  ) => {
+    const { contents, serverSettings } = app.serviceManager;
+    const client = new GpuClient(serverSettings);
+    const values = () => settings?.values ?? DEFAULTS;
+    const keepers = new Map<NotebookPanel, NotebookKeeper>();
+
+    const keep = (panel: NotebookPanel) => {
+      if (!values().fillCells || keepers.has(panel)) {
+        return;
+      }
+      const keeper = new NotebookKeeper({
+        panel,
+        streams,
+        contents,
+        findJobs: ids => lastJobs(client, ids),
+        savesFilled: () => values().saveFilledCells
+      });
+      keepers.set(panel, keeper);
+      panel.disposed.connect(() => keepers.delete(panel));
+    };
+
+    const onSettings = () => {
+      if (values().fillCells) {
+        tracker?.forEach(keep);
+      } else {
+        keepers.forEach(keeper => keeper.dispose());
+        keepers.clear();
+      }
+    };
+
+    tracker?.widgetAdded.connect((_, panel) => keep(panel));
+    settings?.changed.connect(onSettings);
+    tracker?.forEach(keep);
+  }
 };
