@@ -157,13 +157,16 @@ export class StreamSocket implements IStreams {
 
   /** Open while there is something to carry; closed a moment after there is nothing, or nobody looks. */
   private settle(): void {
+    if (this.disposed) {
+      return;
+    }
     const isNeeded =
       !this.claims.isEmpty || [...this.channels].some(c => this.goesOn(c));
     if (isNeeded) {
       window.clearTimeout(this.linger);
       this.linger = 0;
       this.connection.open();
-    } else if (this.linger === 0 && !this.disposed) {
+    } else if (this.linger === 0) {
       const waitMs = this.page.isUnwatched ? 0 : LINGER_MS;
       this.linger = window.setTimeout(() => {
         this.linger = 0;
