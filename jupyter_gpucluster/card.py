@@ -16,6 +16,7 @@ from gpucluster.api.schemas import JobView
 
 from . import describe
 from .describe import Pace
+from .drawing import CellDrawing
 from .templates import render
 
 MIME = "application/vnd.gpucluster.job+json"
@@ -38,13 +39,24 @@ def _place(job: JobView) -> dict[str, Any] | None:
     }
 
 
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
+    """What went with a job: names that were sent, outputs that the user asked for by name, and whether he asked for an amount
+    of memory or CPU cores.
+    """
+
+    names: list[str] = []
+    asked_back: list[str] = []
+    asks_limits: bool = False
+
+
 @dataclass
 class Card:
     """What a card shows. `notes` stay from the submission, `summary` comes at the end (names in, out and changed),
     `limits` says how they are kept when an amount was asked for.
 
     `hints` say what else can be done with the job ("%attach 12 comes back").
-    `warnings` are printed below the card by whoever waits; they stand in the JSON for a page that draws the cell anew.
+    `warnings` are printed below the card by whoever waits. They, `sent` and `drawing` stand in the JSON for a page that
+    draws the cell anew.
     """
 
     job: JobView | None = None
@@ -57,6 +69,8 @@ class Card:
     summary: str = ""
     limits: str = ""
     contact: str | None = None
+    sent: Sent = field(default_factory=Sent)
+    drawing: CellDrawing = field(default_factory=CellDrawing)
     pace: Pace = field(default_factory=Pace)
 
     def update(self, job: JobView) -> None:
@@ -122,6 +136,8 @@ class Card:
             "hints": list(self.hints),
             "notes": list(self.notes),
             "warnings": list(self.warnings),
+            "sent": msgspec.to_builtins(self.sent),
+            "drawing": msgspec.to_builtins(self.drawing),
         }
 
     def html(self, now_us: int) -> str:

@@ -47,15 +47,25 @@ def notebook_path(user_ns: Mapping[str, Any] | None = None) -> str | None:
 
 def cell_id(shell: Any) -> str | None:
     """The id of the cell that runs now, when the front end sent one with the request."""
+    found = (_request(shell).get("metadata") or {}).get("cellId")
+    return str(found)[-_CELL_ID_LENGTH:] if found else None
+
+
+def cell_source(shell: Any) -> str | None:
+    """The text of the cell that runs now, magics and all; None where no front end asked for it."""
+    found = (_request(shell).get("content") or {}).get("code")
+    return str(found) if found else None
+
+
+def _request(shell: Any) -> Mapping[str, Any]:
+    """The message of the front end that the kernel deals with now."""
     get_parent = getattr(shell, "get_parent", None)
     if get_parent is None:
-        return None
+        return {}
     try:
-        parent = get_parent() or {}
+        return get_parent() or {}
     except LookupError:
-        return None
-    found = (parent.get("metadata") or {}).get("cellId")
-    return str(found)[-_CELL_ID_LENGTH:] if found else None
+        return {}
 
 
 _commits: dict[str, tuple[float, str | None]] = {}

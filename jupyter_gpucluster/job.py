@@ -23,7 +23,7 @@ from .card import Card
 from .errors import NotBack, Untrusted, WaitInterrupted, WaitTimeout
 from .happenings import limits_of
 from .outcome import bind, failure, fetch_blobs, log_text, result_of, worth_telling
-from .output import CellOutput, now_us
+from .output import ShellOutput, now_us
 from .replay import NotebookSink, Replay
 from .seams import seam
 
@@ -98,7 +98,7 @@ class Outputs(list[dict[str, Any]]):
         if shell is None:
             print(self.text, end="")
             return
-        sink = CellOutput(shell, None, "", inert=self.inert)
+        sink = ShellOutput(shell, None, "", inert=self.inert)
         for output in self:
             if output["output_type"] == "stream":
                 sink.text(output["name"], output["text"])
@@ -381,8 +381,8 @@ class Job:
             for item in follower:
                 if item.type in ("record", "gone"):
                     replay.record(item)
-                elif item.type == "attempt" and item.attempt > 1:
-                    replay.seam(seam(self._client(), self._id, item.attempt))
+                elif item.type == "attempt" and (text := seam(self._client(), self._id, item)):
+                    replay.seam(text)
         replay.finish()
         outputs = Outputs(sink.outputs)
         outputs.inert = not (self.view().mine or self._trusted)

@@ -214,6 +214,7 @@ class GPUClusterMagics(Magics):
     @argument("--attempt", type=int, default=None, help="only this attempt (default: all)")
     @argument("-t", "--tail", type=int, default=None, help="only the last so many records")
     @argument("-f", "--follow", action="store_true", help="go on until the job ends; ■ stops following")
+    @argument("--all", action="store_true", help="show all of it, however long it is")
     @argument("-h", "--help", action="store_true", help="show this help")
     def logs(self, line: str) -> Any:
         """Show what a job has written and displayed."""
@@ -222,7 +223,12 @@ class GPUClusterMagics(Magics):
             return None
         job = self._job(asked.job, said=True)
         CellRun(self._shell, self._settings()).show_log(
-            job, rank=asked.rank, attempt=asked.attempt, tail=asked.tail, follow=asked.follow
+            job,
+            rank=asked.rank,
+            attempt=asked.attempt,
+            tail=asked.tail,
+            follow=asked.follow,
+            whole=asked.all,
         )
         return None
 

@@ -96,8 +96,8 @@ def _read_log(client: ApiClient, job_id: str, number: int, rank: int, sink: Text
         for item in follower:
             if item.type in ("record", "gone"):
                 replay.record(item)
-            elif item.type == "attempt" and item.attempt > 1:
-                replay.seam(seam(client, job_id, item.attempt))
+            elif item.type == "attempt" and (text := seam(client, job_id, item)):
+                replay.seam(text)
     replay.finish()
     return replay.error
 

@@ -1,7 +1,7 @@
 """Where a job's outputs go in the process that waits for it: the cell of a kernel, or the terminal of plain IPython.
 
-`CellOutput` owns what the cell shows: first the card, then the job's own outputs in their order. A `clear_output` of the
-job clears its outputs and not the card, so the card is put back first.
+A front end draws each message anew, and a Jupyter server drops what a kernel sends too fast. So outputs are collected for
+a moment (steps.py), and a job that floods them is shown at the pace that a page can take.
 """
 
 from __future__ import annotations
@@ -15,14 +15,19 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from . import describe
 from .card import Card
-from .replay import Mimes, Stream
+from .cell import CellOutput
+from .drawing import CellOp
+from .replay import Stream
+from .steps import Steps
 
 # IPython's functions, which have no types of their own.
-#: What is shown of a stranger's displays: what a page draws without running anything.
-INERT_MIMES = frozenset({"text/plain", "text/latex", "image/png", "image/jpeg", "image/gif", "image/webp"})
-
 publish_display_data: Any = _display.publish_display_data
 clear_output: Any = _display.clear_output
+
+#: Outputs are shown at most this often; the first of them at once.
+FLUSH_INTERVAL_S = 0.1
+#: So much is not collected any further.
+FLUSH_BYTES = 64 << 10
 
 
 def now_us() -> int:
@@ -34,12 +39,30 @@ def is_kernel(shell: InteractiveShell) -> bool:
     return hasattr(shell, "kernel")
 
 
-class CellOutput:
-    """A Sink that draws into the running cell. `card` None = outputs only (`%logs`).
+class Allowance:
+    """How fast a kernel may send: a Jupyter server drops outputs beyond 1 MB/s of text or 1,000 messages/s, over 3 s."""
 
-    `show_result`: draw the value of the cell's last expression; False leaves that to whoever returns it.
-    `inert`: the job is not the user's own, so nothing of its displays may run in his page: HTML, scripts and SVG are left out.
-    """
+    BURST_MESSAGES, MESSAGES_PER_S = 1200, 500
+    BURST_BYTES, BYTES_PER_S = 1_200_000, 500_000
+    #: Of each message, beside its text.
+    ENVELOPE_BYTES = 1000
+
+    def __init__(self) -> None:
+        self._messages: float = self.BURST_MESSAGES
+        self._bytes: float = self.BURST_BYTES
+        self._at = time.monotonic()
+
+    def take(self, text_bytes: int, now: float) -> float:
+        """Take a message out of the allowance; the seconds to wait before it may be sent."""
+        passed_s, self._at = now - self._at, now
+        self._messages = min(self._messages + passed_s * self.MESSAGES_PER_S, self.BURST_MESSAGES) - 1
+        self._bytes = min(self._bytes + passed_s * self.BYTES_PER_S, self.BURST_BYTES)
+        self._bytes -= text_bytes + self.ENVELOPE_BYTES if text_bytes else 0
+        return max(-self._messages / self.MESSAGES_PER_S, -self._bytes / self.BYTES_PER_S, 0.0)
+
+
+class ShellOutput(CellOutput):
+    """Draws into the running cell."""
 
     def __init__(
         self,
@@ -50,16 +73,12 @@ class CellOutput:
         show_result: bool = True,
         inert: bool = False,
     ) -> None:
+        super().__init__(card, card_id, show_result=show_result, inert=inert)
         self._shell = shell
-        self.card = card
-        self.card_id = card_id
-        self.shows_result = show_result
-        self._inert = inert
-        #: Displays of which something was left out, because the job is a stranger's.
-        self.cut_displays = 0
         self._rich = is_kernel(shell)
-        self._last_stream: Stream | None = None
-        self._clear_pending = False
+        self._steps = Steps()
+        self._allowance = Allowance()
+        self._flushed_at = 0.0
         self.card_shown = False
         self._printed_state: object = None
         self._printed_lines: set[str] = set()
@@ -69,11 +88,11 @@ class CellOutput:
     # ---- the card
 
     def draw_card(self, *, final: bool = False) -> None:
-        """Show the card, or its newest state in place of what it showed before. `final`: nothing will be added to it."""
         if self.card is None:
             return
         if not self._rich:
             self._print_card(final)
+            self.flush()
             return
         bundle = self.card.mimebundle(now_us())
         publish_display_data(
@@ -98,17 +117,60 @@ class CellOutput:
         if lines:
             self.text("stderr", "\n".join(lines) + "\n")
 
-    # ---- the sink
+    # ---- pace
 
-    def _before_output(self, stream: Stream | None = None) -> None:
-        if self._clear_pending:
-            self._clear_pending = False
+    def _add(self, op: CellOp) -> None:
+        self._steps.add(op)
+        if self._steps.size >= FLUSH_BYTES:
+            self.flush()
+
+    @property
+    def due_in_s(self) -> float | None:
+        if not self._steps:
+            return None
+        return max(self._flushed_at + FLUSH_INTERVAL_S - time.monotonic(), 0.0)
+
+    def flush_if_due(self) -> None:
+        if self.due_in_s == 0.0:
+            self.flush()
+
+    def flush(self) -> None:
+        stream: Stream | None = None
+        for op in self._steps.take():
+            if stream is not None and stream != op.name:
+                # stdout and stderr are buffered apart: without this they would change places with what comes next.
+                self._file(stream).flush()
+            stream = op.name
+            self._wait_for_allowance(len(op.text.encode("utf-8", "replace")))
+            self._show(op)
+        if stream is not None:
+            self._file(stream).flush()
+        self._flushed_at = time.monotonic()
+
+    def _wait_for_allowance(self, text_bytes: int) -> None:
+        if self._rich and (pause_s := self._allowance.take(text_bytes, time.monotonic())):
+            time.sleep(pause_s)
+
+    # ---- showing
+
+    def _show(self, op: CellOp) -> None:
+        if op.op == "stream":
+            self._file(op.name).write(op.text)
+        elif op.op == "result":
+            self._show_result(op)
+        elif op.op == "clear":
             self._clear_now()
-        if stream != self._last_stream:
-            # stdout and stderr are buffered apart: without this they would change places with what comes next.
-            if self._last_stream is not None:
-                self._file(self._last_stream).flush()
-            self._last_stream = stream
+        else:
+            publish_display_data(
+                data=op.data,
+                metadata=op.metadata,
+                transient={"display_id": op.display_id} if op.display_id else {},
+                update=op.op == "update",
+            )
+
+    @staticmethod
+    def _file(stream: Stream | None) -> Any:
+        return sys.stdout if stream == "stdout" else sys.stderr
 
     def _clear_now(self) -> None:
         clear_output(wait=self._rich and self.card is not None)
@@ -116,58 +178,15 @@ class CellOutput:
             self.card_shown = False
             self.draw_card()
 
-    @staticmethod
-    def _file(stream: Stream) -> Any:
-        return sys.stdout if stream == "stdout" else sys.stderr
-
-    def text(self, stream: Stream, text: str) -> None:
-        if not text:
-            return
-        self._before_output(stream)
-        self._file(stream).write(text)
-
-    def _allowed(self, data: Mimes, metadata: Mimes) -> tuple[Mimes, Mimes]:
-        if not self._inert or INERT_MIMES.issuperset(data):
-            return data, metadata
-        self.cut_displays += 1
-        kept = {mime: content for mime, content in data.items() if mime in INERT_MIMES}
-        return kept, {mime: said for mime, said in metadata.items() if mime in kept}
-
-    def display(self, data: Mimes, metadata: Mimes, display_id: str | None) -> None:
-        data, metadata = self._allowed(data, metadata)
-        self._before_output()
-        transient = {"display_id": display_id} if display_id else {}
-        publish_display_data(data=data, metadata=metadata, transient=transient)
-
-    def update(self, data: Mimes, metadata: Mimes, display_id: str) -> None:
-        data, metadata = self._allowed(data, metadata)
-        self._before_output()
-        publish_display_data(data=data, metadata=metadata, transient={"display_id": display_id}, update=True)
-
-    def result(self, data: Mimes, metadata: Mimes) -> None:
-        """Show the value of the last expression as Out[n], in the worker's rendering."""
-        if not self.shows_result:
-            return
-        data, metadata = self._allowed(data, metadata)
-        self._before_output()
+    def _show_result(self, op: CellOp) -> None:
         captured = sys.displayhook is not self._shell.displayhook
         if captured:  # by %%capture, which wants a display
-            publish_display_data(data=data, metadata=metadata)
+            publish_display_data(data=op.data, metadata=op.metadata)
             return
         hook: Any = self._shell.displayhook
         hook.start_displayhook()
         hook.write_output_prompt()
-        hook.write_format_data(data, metadata)
-        hook.log_output(data)
+        hook.write_format_data(op.data, op.metadata)
+        hook.log_output(op.data)
         hook.finish_displayhook()
         self.drew_result = True
-
-    def clear(self, wait: bool) -> None:
-        if wait:
-            self._clear_pending = True
-        else:
-            self._clear_now()
-
-    def flush(self) -> None:
-        sys.stdout.flush()
-        sys.stderr.flush()

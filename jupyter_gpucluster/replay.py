@@ -8,6 +8,7 @@ between, never cut silently: the log has all of it.
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 from collections import deque
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import Any, Literal, Protocol
 
 from gpucluster.api.schemas import StreamItem
 from gpucluster.api.words import gone_text
+
+from .drawing import DISPLAY_BYTES, TEXT_BYTES
 
 Stream = Literal["stdout", "stderr"]
 Mimes = dict[str, Any]
@@ -33,10 +36,14 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Limits:
-    """What a notebook takes from one job, in bytes: text (head and tail together) and displays. None = no limit."""
+    """What a notebook takes from one job: bytes of text (head and tail together) and of displays. None = no limit.
 
-    text_bytes: int | None = 2 << 20
-    display_bytes: int | None = 32 << 20
+    `outputs`: at most so many displays and changes between stdout and stderr, each of which is an output of the notebook.
+    """
+
+    text_bytes: int | None = TEXT_BYTES
+    display_bytes: int | None = DISPLAY_BYTES
+    outputs: int | None = 1000
 
     @property
     def head_bytes(self) -> int | None:
@@ -47,7 +54,11 @@ class Limits:
         return 0 if self.text_bytes is None else self.text_bytes - self.text_bytes * 3 // 4
 
 
-ALL = Limits(text_bytes=None, display_bytes=None)
+ALL = Limits(text_bytes=None, display_bytes=None, outputs=None)
+#: Of `Limits.outputs`, as many more may be in the tail as this part of them.
+_TAIL_PART = 10
+#: Characters of the text of a display that is too big for a notebook.
+_CUT_TEXT = 2000
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,11 @@ class RemoteError:
 
 
 class _Tail:
-    """The newest text within `limit` bytes, and how much went before it."""
+    """The newest text within `limit` characters and `outputs` changes of stream, and how much went before it."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, outputs: int | None) -> None:
         self._limit = limit
+        self._outputs = outputs
         self._parts: deque[tuple[Stream, str]] = deque()
         self._size = 0
         self.dropped_bytes = 0
@@ -80,25 +92,35 @@ class _Tail:
                 self._parts.appendleft((first_stream, kept))
                 self._size += len(kept)
                 first = first[:excess]
-            self.dropped_bytes += len(first.encode("utf-8", "surrogatepass"))
+            self.dropped_bytes += _bytes(first)
 
     def take(self) -> list[tuple[Stream, str]]:
-        """The parts, the first one from the beginning of a line on."""
-        parts = list(self._parts)
+        """What one stream wrote in a row as one part, the first part from the beginning of a line on."""
+        runs = [
+            (stream, "".join(text for _, text in parts))
+            for stream, parts in itertools.groupby(self._parts, key=lambda part: part[0])
+        ]
         self._parts.clear()
         self._size = 0
-        if self.dropped_bytes and parts:
-            stream, first = parts[0]
+        if self._outputs is not None and len(runs) > self._outputs:
+            left_out, runs = runs[: -self._outputs], runs[-self._outputs :]
+            self.dropped_bytes += sum(_bytes(text) for _, text in left_out)
+        elif self.dropped_bytes and runs:
+            stream, first = runs[0]
             cut = first.find("\n") + 1
-            self.dropped_bytes += len(first[:cut].encode("utf-8", "surrogatepass"))
-            parts[0] = (stream, first[cut:])
-        return parts
+            self.dropped_bytes += _bytes(first[:cut])
+            runs[0] = (stream, first[cut:])
+        return runs
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 class Replay:
     """Draws the records of one rank of a job into a sink.
 
-    `prefix` makes the job's display ids unique in the notebook; `where` names the whole log in notes ("%logs 12").
+    `prefix` makes the display ids unique in the notebook; `where` says in notes how to see all of the log ("%logs 12 --all").
     The error of the last attempt is kept in `error` for whoever raises it; those before are printed. `on_status` is given
     each STATUS record (worker/frames.py), and what it returns is written as a line.
     """
@@ -165,6 +187,8 @@ class Replay:
     def _start_counting(self) -> None:
         self._text_left = self._limits.head_bytes
         self._display_left = self._limits.display_bytes
+        self._outputs_left = self._limits.outputs
+        self._open_stream: Stream | None = None
         self._tail: _Tail | None = None
         self._omitted_displays = 0
         self._last_omitted: tuple[Mimes, Mimes] | None = None
@@ -182,9 +206,12 @@ class Replay:
         self._start_decoders()
 
     def _write(self, stream: Stream, text: str) -> None:
+        if self._tail is None and stream != self._open_stream and not self._take_output():
+            self._begin_tail()
         if self._tail is not None:
             self._tail.add(stream, text)
             return
+        self._open_stream = stream
         if self._text_left is None or len(text) <= self._text_left:
             self._sink.text(stream, text)
             if self._text_left is not None:
@@ -193,12 +220,23 @@ class Replay:
         head, rest = text[: self._text_left], text[self._text_left :]
         if head:
             self._sink.text(stream, head)
+        self._begin_tail().add(stream, rest)
+
+    def _take_output(self) -> bool:
+        """Whether the notebook takes one more output."""
+        if self._outputs_left is None:
+            return True
+        self._outputs_left -= 1
+        return self._outputs_left >= 0
+
+    def _begin_tail(self) -> _Tail:
         self._sink.text(
             "stderr",
             f"\n[long output: the rest stands in the log ({self._where}); its end is shown when the job ends]\n",
         )
-        self._tail = _Tail(self._limits.tail_bytes)
-        self._tail.add(stream, rest)
+        outputs = self._limits.outputs
+        self._tail = _Tail(self._limits.tail_bytes, None if outputs is None else outputs // _TAIL_PART)
+        return self._tail
 
     def _release_tail(self) -> None:
         tail, self._tail = self._tail, None
@@ -207,13 +245,13 @@ class Replay:
             if tail.dropped_bytes:
                 self._sink.text(
                     "stderr",
-                    f"[… {tail.dropped_bytes:,} bytes are not shown here; {self._where} shows all …]\n",
+                    f"[… {tail.dropped_bytes:,} bytes are not shown here; see {self._where} …]\n",
                 )
             for stream, text in parts:
                 self._sink.text(stream, text)
         if self._omitted_displays:
             self._sink.text(
-                "stderr", f"[{self._omitted_displays} displays are not shown here; {self._where} shows all]\n"
+                "stderr", f"[{self._omitted_displays} displays are not shown here; see {self._where}]\n"
             )
             if self._last_omitted is not None:
                 self._sink.display(*self._last_omitted, None)
@@ -225,23 +263,40 @@ class Replay:
         said = json.loads(payload)
         data, metadata = said.get("data") or {}, said.get("metadata") or {}
         if said.get("execute_result"):
-            self._sink.result(data, metadata)
+            self._sink.result(*self._cut_to_size(payload, data, metadata))
             return
-        if self._display_left is not None:
-            if len(payload) > self._display_left:
-                self._omitted_displays += 1
-                self._last_omitted = (data, metadata)
-                return
-            self._display_left -= len(payload)
+        if not self._has_room_for(payload):
+            self._omitted_displays += 1
+            self._last_omitted = self._cut_to_size(payload, data, metadata)
+            return
         name = said.get("display_id")
+        self._open_stream = None
         self._sink.display(data, metadata, self._unique(name) if name else None)
+
+    def _has_room_for(self, payload: bytes) -> bool:
+        """Whether the notebook takes this display, too; if so, it counts."""
+        if self._display_left is None:
+            return True
+        if len(payload) > self._display_left or not self._take_output():
+            return False
+        self._display_left -= len(payload)
+        return True
+
+    def _cut_to_size(self, payload: bytes, data: Mimes, metadata: Mimes) -> tuple[Mimes, Mimes]:
+        """Of what alone is more than a notebook takes, its text."""
+        limit = self._limits.display_bytes
+        if limit is None or len(payload) <= limit:
+            return data, metadata
+        text = str(data.get("text/plain", ""))[:_CUT_TEXT]
+        note = f"[{len(payload):,} bytes are too many to be shown here; see {self._where}]"
+        return {"text/plain": f"{text}\n{note}"}, {}
 
     def _update(self, payload: bytes) -> None:
         said = json.loads(payload)
         if said.get("display_id"):
-            self._sink.update(
-                said.get("data") or {}, said.get("metadata") or {}, self._unique(said["display_id"])
-            )
+            data, metadata = said.get("data") or {}, said.get("metadata") or {}
+            name = self._unique(said["display_id"])
+            self._sink.update(*self._cut_to_size(payload, data, metadata), name)
 
     def _unique(self, display_id: str) -> str:
         return f"{self._prefix}:{display_id}"

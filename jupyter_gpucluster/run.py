@@ -6,9 +6,11 @@ output and is brought up to date last.
 
 from __future__ import annotations
 
+import queue
+import re
 import sys
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,18 +19,20 @@ from IPython.core.interactiveshell import InteractiveShell
 from gpucluster.api.errors import GpuclusterError, InvalidRequest
 from gpucluster.api.schemas import JobView, ResultManifest, StreamItem
 
-from . import connection, describe, earlier, live
-from .binding import Bound, summary_line
-from .card import Card
-from .errors import CellSyntaxError, Detached, Untrusted, Withdrawn, as_typed, one_line
+from . import connection, context, describe, earlier, live
+from .binding import Bound
+from .card import Card, Sent
+from .draw import Drawer, gang_hints
+from .drawing import CellDrawing
+from .errors import CellSyntaxError, Damaged, Detached, Withdrawn, as_typed, one_line
 from .follow import Reader, StreamClosed, Watch
-from .happenings import limits_text, status_text
+from .happenings import status_text
 from .interrupt import Interrupted, Keyboard
 from .job import Job
-from .outcome import bind, failure, fetch_blobs, result_of, worth_telling
-from .output import CellOutput
+from .outcome import bind, fetch_blobs, result_of
+from .output import ShellOutput
 from .place import running_cell
-from .replay import Limits, Replay
+from .replay import ALL, Limits, Replay
 from .seams import seam
 from .submission import NOTHING_SENT, Budget, Prepared, flat, prepare_cell, send, sending_text
 
@@ -45,43 +49,18 @@ class Settings:
     budget: Budget = field(default_factory=Budget)
 
 
-@dataclass(frozen=True)
-class Sent:
-    """Names that went with the cell, outputs that the user asked for by name, and whether he asked for an amount of memory
-    or CPU cores.
-    """
-
-    names: tuple[str, ...] = ()
-    asked_back: frozenset[str] = frozenset()
-    asks_limits: bool = False
-
-
-def _tell_cut_displays(output: CellOutput, job: JobView) -> None:
-    if output.cut_displays:
-        output.text(
-            "stderr",
-            f"[displays of {job.owner_name} are shown without HTML and scripts; %attach {job.number} --trust shows "
-            "them whole]\n",
-        )
-
-
 def _ranks_text(job: JobView) -> str:
     return "It has one task, rank 0." if job.tasks == 1 else f"Its ranks are 0 to {job.tasks - 1}."
 
 
-def _gang_hints(job: JobView, rank: int) -> list[str]:
-    """That a gang has more ranks than the one that is shown."""
-    if job.tasks == 1:
-        return []
-    other = 1 if rank == 0 else 0
-    return [f"rank {rank} of {job.tasks} is shown; %logs {job.number} --rank {other} shows others"]
+#: A cell that shows one job and nothing else. What stands below such a line belongs to the job.
+_FILLING = {"submit": re.compile(r"\s*%%submit(\s|$)"), "attach": re.compile(r"\s*%?attach\b[^\n]*\s*$")}
 
 
-def _note_limits(card: Card | None, said: Mapping[str, Any]) -> None:
-    """Say in the card how the limits that were asked for are kept."""
-    if card is None or card.job is None or said.get("event") != "up":
-        return
-    card.limits = limits_text(card.job, said.get("limit_means") or {})
+def _fills_cell(shell: InteractiveShell, magic: Literal["submit", "attach"]) -> bool:
+    """Whether the running cell is this magic alone: then all that it will show is the job's."""
+    source = context.cell_source(shell)
+    return source is not None and _FILLING[magic].match(source) is not None
 
 
 def _warn(warnings: Iterable[str]) -> None:
@@ -124,8 +103,17 @@ class CellRun:
             raise Withdrawn(NOTHING_SENT) from None
         with Keyboard() as keyboard:
             self._tell_what_earlier_jobs_give(prepared, flat(values.get("after")), keyboard)
-            card = Card(title=prepared.title, notes=prepared.notes, warnings=prepared.warnings)
-            output = self._output(card, show_result=is_cell)
+            card = Card(
+                title=prepared.title,
+                notes=prepared.notes,
+                warnings=prepared.warnings,
+                sent=Sent(
+                    names=prepared.names,
+                    asked_back=flat(values.get("out")),
+                    asks_limits=bool(values.get("memory") or values.get("cpus")),
+                ),
+            )
+            output = self._output(card, fills_cell=prepared.submission.fills_cell, show_result=is_cell)
             waits = bool(values.get("wait", True))
             job = self._hand_over(prepared, output if waits else None, keyboard)
             handle = Job.from_view(job, connection.default_address())
@@ -136,12 +124,9 @@ class CellRun:
                 return handle
             card.simulated = connection.is_simulated(self._client)
             card.update(job)
-            card.hints = _gang_hints(job, self._rank)
+            card.hints = gang_hints(job, self._rank)
             output.draw_card()
-            output.text("stderr", "".join(f"warning: {warning}\n" for warning in prepared.warnings))
-            asks_limits = bool(values.get("memory") or values.get("cpus"))
-            sent = Sent(tuple(prepared.names), frozenset(flat(values.get("out"))), asks_limits)
-            return self._follow(job, output, keyboard, sent)
+            return self._follow(job, output, keyboard)
 
     def _tell_what_earlier_jobs_give(self, prepared: Prepared, after: list[str], keyboard: Keyboard) -> None:
         """Say of a name that is nowhere defined that a job which this one waits for gives it back, if one does."""
@@ -159,7 +144,7 @@ class CellRun:
         }
         prepared.warnings[:] = [better.get(warning, warning) for warning in prepared.warnings]
 
-    def _hand_over(self, prepared: Prepared, output: CellOutput | None, keyboard: Keyboard) -> JobView:
+    def _hand_over(self, prepared: Prepared, output: ShellOutput | None, keyboard: Keyboard) -> JobView:
         """Submit; while big inputs travel, the card says so (`output` None: nobody draws a card, a line does)."""
         sending = sending_text(prepared)
         if sending and output is None:
@@ -187,12 +172,27 @@ class CellRun:
                 self._settings.budget,
                 shell=self._shell,
                 first_line=2 if is_cell else place.line if place else 1,
+                fills_cell=is_cell and _fills_cell(self._shell, "submit"),
             )
         except SyntaxError as error:
             raise CellSyntaxError(error, place) from None
 
-    def _output(self, card: Card | None, *, show_result: bool = True, inert: bool = False) -> CellOutput:
-        return CellOutput(self._shell, card, uuid.uuid4().hex, show_result=show_result, inert=inert)
+    def _output(
+        self, card: Card, *, fills_cell: bool, show_result: bool = True, inert: bool = False
+    ) -> ShellOutput:
+        limits = self._settings.limits
+        card.drawing = CellDrawing(
+            fills_cell=fills_cell,
+            rank=self._rank,
+            show_result=show_result,
+            execution_count=self._shell.execution_count,
+            display_prefix=uuid.uuid4().hex,
+            text_bytes=limits.text_bytes,
+            display_bytes=limits.display_bytes,
+        )
+        return ShellOutput(
+            self._shell, card, card.drawing.display_prefix, show_result=show_result, inert=inert
+        )
 
     def attach(self, job: Job, *, rank: int = 0, trust: bool = False) -> Any:
         """Follow one rank of a job that was submitted before, from its first output on.
@@ -204,58 +204,72 @@ class CellRun:
             if not 0 <= rank < view.tasks:
                 raise InvalidRequest("--rank", f"job {view.number} has no rank {rank}", _ranks_text(view))
             self._rank = rank
-            card = Card(simulated=connection.is_simulated(self._client), hints=_gang_hints(view, rank))
+            card = Card(simulated=connection.is_simulated(self._client), hints=gang_hints(view, rank))
             card.update(view)
-            output = self._output(card, inert=not (view.mine or trust))
+            trusted = view.mine or trust
+            fills_cell = _fills_cell(self._shell, "attach")
+            output = self._output(card, fills_cell=fills_cell, inert=not trusted)
             output.draw_card()
-            return self._follow(view, output, keyboard, trusted=view.mine or trust)
+            return self._follow(view, output, keyboard, trusted=trusted)
 
-    def _follow(
-        self,
-        job: JobView,
-        output: CellOutput,
-        keyboard: Keyboard,
-        sent: Sent = Sent(),
-        *,
-        trusted: bool = True,
-    ) -> Any:
-        replay = Replay(
-            output,
-            prefix=output.card_id,
-            where=f"%logs {job.number}",
-            limits=self._settings.limits,
-            on_status=lambda said: _note_limits(output.card, said) if sent.asks_limits else None,
-        )
+    def _follow(self, job: JobView, output: ShellOutput, keyboard: Keyboard, *, trusted: bool = True) -> Any:
+        """Draw the job to its end and take what it left. Returns what the magic returns; raises why there is nothing."""
+        drawer = Drawer(self._client, job, output, rank=self._rank, limits=self._settings.limits)
+        drawer.warn()
+        try:
+            self._watch(drawer, output, keyboard)
+            return self._end(drawer, output, keyboard, trusted)
+        finally:
+            output.flush()
+
+    def _watch(self, drawer: Drawer, output: ShellOutput, keyboard: Keyboard) -> None:
         watch = Watch(
             self._client,
-            job,
-            output,
-            replay,
+            drawer,
             keyboard,
             rank=self._rank,
             on_interrupt=self._settings.on_interrupt,
         )
         try:
-            ended = watch.run()
+            watch.run()
         except Detached:
             self._let_go(output, watch.job)
             raise
-        _tell_cut_displays(output, ended)
-        if ended.state != "succeeded":
-            if trusted:
-                self._take_what_is_there(ended, output, keyboard, sent)
-            output.draw_card(final=True)
-            if self._rank:  # another rank's end may explain the job's: its log is read for it
-                raise failure(self._client, ended)
-            raise failure(self._client, ended, replay.error, with_tail=False)
-        try:
-            if not trusted:
-                return self._leave_result(ended, output, keyboard)
-            return self._take_result(ended, output, keyboard, sent)
-        except (Interrupted, KeyboardInterrupt):
-            raise Detached(ended.number, ended.state) from None
 
-    def _let_go(self, output: CellOutput, job: JobView) -> None:
+    def _end(self, drawer: Drawer, output: ShellOutput, keyboard: Keyboard, trusted: bool) -> Any:
+        """The job has ended and its output is drawn."""
+        job = drawer.job
+        if job.state != "succeeded":
+            if trusted:
+                self._take_what_is_there(drawer, keyboard)
+            output.draw_card(final=True)
+            self._when_the_cell_is_over(drawer.complete)  # its error is shown before that
+            raise drawer.failure()
+        value = None
+        try:
+            if trusted:
+                value = self._take_result(drawer, output, keyboard)
+            else:
+                self._leave_result(drawer, keyboard)
+        except (Interrupted, KeyboardInterrupt):
+            raise Detached(job.number, job.state) from None
+        except Damaged:
+            self._when_the_cell_is_over(drawer.complete)
+            raise
+        drawer.complete()
+        return value
+
+    def _when_the_cell_is_over(self, act: Callable[[], None]) -> None:
+        """Do `act` when the running cell has shown everything, its error too."""
+        events = self._shell.events
+
+        def once(*_: object) -> None:
+            events.unregister("post_run_cell", once)
+            act()
+
+        events.register("post_run_cell", once)
+
+    def _let_go(self, output: ShellOutput, job: JobView) -> None:
         """The cell waits no longer: its card says how to come back, and goes on without it."""
         card = output.card
         if card is None:
@@ -266,9 +280,9 @@ class CellRun:
         if output.card_shown:
             live.keep(card, output.card_id, connection.default_address())
 
-    def _take_result(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Any:
+    def _take_result(self, drawer: Drawer, output: ShellOutput, keyboard: Keyboard) -> Any:
         """Bind what the job left; returns the value that the magic returns (`%submit`), or None."""
-        bound = self._bind(job, output, keyboard, sent)
+        bound = self._bind(drawer, keyboard)
         if bound is None or not bound.has_value:
             return None
         if output.drew_result:
@@ -277,44 +291,32 @@ class CellRun:
             return None
         return None if output.shows_result else bound.value
 
-    def _take_what_is_there(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> None:
+    def _take_what_is_there(self, drawer: Drawer, keyboard: Keyboard) -> None:
         """Bind what a cell had assigned before it failed. Why it failed is still to be told, so nothing is raised here."""
+        number = drawer.job.number
         try:
-            self._bind(job, output, keyboard, sent)
+            self._bind(drawer, keyboard)
         except (Interrupted, KeyboardInterrupt):
-            output.text("stderr", f"interrupted; %attach {job.number} fetches what the cell had assigned\n")
+            drawer.output.text(
+                "stderr", f"interrupted; %attach {number} fetches what the cell had assigned\n"
+            )
         except GpuclusterError as error:
-            output.text("stderr", f"what the cell had assigned did not come back: {one_line(error)}\n")
+            drawer.output.text("stderr", f"what the cell had assigned did not come back: {one_line(error)}\n")
 
-    def _bind(self, job: JobView, output: CellOutput, keyboard: Keyboard, sent: Sent) -> Bound | None:
+    def _bind(self, drawer: Drawer, keyboard: Keyboard) -> Bound | None:
         """Fetch and bind what the rank that is shown left, if anything, and say it in the card."""
-        card = output.card
-        assert card is not None
-        manifest, blobs = keyboard.call(lambda: self._fetch(job))
+        manifest, blobs = keyboard.call(lambda: self._fetch(drawer.job))
         if manifest is None:
-            output.draw_card(final=True)
             return None
         bound = bind(manifest, blobs, self._shell.user_ns)
-        missing = worth_telling(bound.missing, sent.asked_back)
-        names_missing = [name for name in missing if name != manifest.value_key]
-        card.summary = summary_line(sent.names, bound.bound, bound.changed, names_missing, bound.deleted)
-        card.notes = [*card.notes, *bound.notes]
-        output.draw_card(final=True)
-        for name, reason in missing.items():
-            what = "the value of the last expression" if name == manifest.value_key else name
-            output.text("stderr", f"{what} did not come back: {reason}\n")
+        drawer.tell_bound(bound, manifest)
         return bound
 
-    def _leave_result(self, job: JobView, output: CellOutput, keyboard: Keyboard) -> None:
+    def _leave_result(self, drawer: Drawer, keyboard: Keyboard) -> None:
         """A stranger's job has ended: say what it left and how to have it."""
-        output.draw_card(final=True)
-        view = keyboard.call(lambda: result_of(self._client, job.id, self._rank))
-        names = view.result.names if view is not None and view.result is not None else ()
-        if names:
-            output.text(
-                "stderr",
-                f"{', '.join(names)}: not bound. {one_line(Untrusted(job.number, job.owner_name))}\n",
-            )
+        view = keyboard.call(lambda: result_of(self._client, drawer.job.id, self._rank))
+        if view is not None and view.result is not None:
+            drawer.tell_unbound(view.result.names)
 
     def _fetch(self, job: JobView) -> tuple[ResultManifest | None, dict[str, bytes]]:
         """What the job left, in a thread."""
@@ -350,14 +352,17 @@ class CellRun:
         ]
         print("\n".join(lines))
 
-    def show_log(self, job: Job, *, rank: int, attempt: int | None, tail: int | None, follow: bool) -> None:
-        """Draw a log without a card; with `follow` until the job ends or ■ is pressed."""
+    def show_log(
+        self, job: Job, *, rank: int, attempt: int | None, tail: int | None, follow: bool, whole: bool = False
+    ) -> None:
+        """Draw a log without a card; with `follow` until the job ends or ■ is pressed. `whole`: however long it is."""
         view = job.view()
-        output = self._output(None, inert=not view.mine)
+        output = ShellOutput(self._shell, None, uuid.uuid4().hex, inert=not view.mine)
         replay = Replay(
             output,
             prefix=output.card_id,
-            where=f"job {job.number}",
+            where=f"%logs {job.number} --all, or Open log on the card",
+            limits=ALL if whole else self._settings.limits,
             keep_last_error=False,
             on_status=lambda said: status_text(view, said),
         )
@@ -366,16 +371,17 @@ class CellRun:
         with Keyboard() as keyboard, Reader(follower, keyboard) as reader:
             try:
                 while closed is None:
-                    item = keyboard.next()
+                    item = _next_or_none(keyboard, output.due_in_s)
                     if isinstance(item, StreamClosed):
                         closed = item
                     elif isinstance(item, StreamItem):
                         self._draw_log_item(item, job, replay, with_seams=attempt is None)
                         reader.drawn()
+                    output.flush_if_due()
             except Interrupted:
                 output.flush()
         replay.finish()
-        _tell_cut_displays(output, view)
+        output.tell_cut_displays(view)
         output.flush()
         if closed is not None and closed.error is not None:
             raise closed.error
@@ -383,5 +389,13 @@ class CellRun:
     def _draw_log_item(self, item: StreamItem, job: Job, replay: Replay, *, with_seams: bool) -> None:
         if item.type in ("record", "gone"):
             replay.record(item)
-        elif item.type == "attempt" and item.attempt > 1 and with_seams:
-            replay.seam(seam(self._client, job.id, item.attempt))
+        elif item.type == "attempt" and with_seams and (text := seam(self._client, job.id, item)):
+            replay.seam(text)
+
+
+def _next_or_none(keyboard: Keyboard, timeout_s: float | None) -> Any:
+    """The next item of the inbox; None after `timeout_s`. Raises Interrupted."""
+    try:
+        return keyboard.next(timeout_s)
+    except queue.Empty:
+        return None

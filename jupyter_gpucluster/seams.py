@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gpucluster.api.errors import GpuclusterError
-from gpucluster.api.schemas import HistoryView, JobView
-
-from . import describe
+from gpucluster.api.schemas import HistoryView, StreamItem
 
 if TYPE_CHECKING:
     from gpucluster.api.client import ApiClient
@@ -15,17 +13,17 @@ if TYPE_CHECKING:
 _VERBS = {"lost": "was lost", "failed": "failed", "evict": "was evicted", "drain": "had to leave its node"}
 
 
-def seam(client: ApiClient, job: JobView | str, number: int) -> str:
-    """The text for the beginning of attempt `number` (2, 3, …). `job`: its view where one is at hand, else its id.
+def seam(client: ApiClient, job_id: str, beginning: StreamItem) -> str | None:
+    """The text for the beginning of an attempt, a StreamItem "attempt"; None for the first one, which follows nothing.
 
     A history that cannot be read makes the line shorter, nothing worse.
     """
-    place = ""
-    if isinstance(job, JobView) and job.attempt is not None and job.attempt.number == number:
-        names = describe.nodes(job)
-        place = f" on {', '.join(names)}" if names else ""
+    number = beginning.attempt
+    if number <= 1:
+        return None
+    place = f" on {', '.join(beginning.nodes)}" if beginning.nodes else ""
     try:
-        history = client.history(job.id if isinstance(job, JobView) else job)
+        history = client.history(job_id)
     except GpuclusterError:
         history = []
     return f"attempt {number}{place}{_end_of(number - 1, history)}"

@@ -71,9 +71,10 @@ def prepare_cell(
     *,
     shell: Any = None,
     first_line: int = 1,
+    fills_cell: bool = False,
 ) -> Prepared:
     """Put the submission of a cell together. `values`: parsed options by key; `first_line`: where `source` begins in the
-    notebook's cell, for the line numbers of syntax errors.
+    notebook's cell, for the line numbers of syntax errors; `fills_cell`: that cell is this submission and nothing else.
 
     Raises SyntaxError for a broken cell, InvalidRequest and its kin for options or inputs that cannot go.
     """
@@ -97,6 +98,8 @@ def prepare_cell(
         outputs=list(captured.outputs),
         mutable_inputs=list(captured.mutable_inputs),
         digest_budget_bytes=budget.digest_bytes,
+        execution_count=getattr(shell, "execution_count", None),
+        fills_cell=fills_cell and bool(values.get("wait", True)),
         **fields,
         **surroundings(values, user_ns, shell),
     )

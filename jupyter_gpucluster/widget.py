@@ -71,8 +71,8 @@ class JobWidget(ipywidgets.VBox):  # type: ignore[misc]
         if item.type in ("record", "gone"):
             self._replay.record(item)
             self._sink.parts = [_last_lines("".join(self._sink.parts))]
-        elif item.type == "attempt" and item.attempt > 1:
-            self._replay.seam(seam(self._job._client(), self._job.id, item.attempt))
+        elif item.type == "attempt" and (text := seam(self._job._client(), self._job.id, item)):
+            self._replay.seam(text)
         if ended:
             self._replay.finish()
         self._draw(item.job or self._view, force=ended or item.job is not None)
