@@ -332,3 +332,16 @@ export function queueLabel(row: IQueueRow, trans: TranslationBundle): string {
     ', '
   );
 }
+
+/** One GPU type of a queue in one line. */
+export function typeLabel(
+  type: string,
+  figures: IGpuFigures,
+  trans: TranslationBundle
+): string {
+  return trans.__(
+    '%1: %2',
+    type,
+    joined([usedText(figures, trans), freeText(figures, trans)], ', ')
+  );
+}
