@@ -107,11 +107,6 @@ class Channel:
         self._window = Window()
         self._moved = asyncio.Event()  # lines left the window
         self._flushing: asyncio.Handle | None = None
-        self.task = asyncio.create_task(self._run(), name=f"gpucluster channel {number}")
-
-    @property
-    def under_way(self) -> int:
-        return self._window.under_way
 
     def acknowledge(self, count: int) -> None:
         """Raises InvalidRequest."""
@@ -119,12 +114,12 @@ class Channel:
         self._flush()
 
     def close(self) -> None:
-        """Let go of the stream and say nothing more."""
-        self.task.cancel()
+        """Send nothing more; cancel the task of `run` to let go of the stream."""
         if self._flushing is not None:
             self._flushing.cancel()
 
-    async def _run(self) -> None:
+    async def run(self) -> None:
+        """Carry the stream until it is over, and the page is told so."""
         answer = await self._forward()
         while not self._window.is_empty:
             await self._next_move()
@@ -181,7 +176,7 @@ class PageChannels:
         self._link = link
         self._send = send
         self._log = log
-        self._open: dict[int, Channel] = {}
+        self._open: dict[int, tuple[Channel, asyncio.Task[None]]] = {}
         self._last = -1
 
     def __len__(self) -> int:
@@ -198,32 +193,40 @@ class PageChannels:
         if len(self._open) >= MAX_CHANNELS:
             raise TooLarge(f"a page may have {MAX_CHANNELS} channels at a time", field="channel")
         channel = Channel(number, source_of(request, self._link), self._send, self._log)
-        self._open[number] = channel
-        channel.task.add_done_callback(lambda _: self._open.pop(number, None))
-        return channel.task
+        task = asyncio.create_task(self._carry(number, channel), name=f"gpucluster channel {number}")
+        self._open[number] = (channel, task)
+        return task
+
+    async def _carry(self, number: int, channel: Channel) -> None:
+        try:
+            await channel.run()
+        finally:
+            self._open.pop(number, None)
 
     def acknowledge(self, request: Ack) -> None:
         """Raises InvalidRequest. Of a channel that has ended meanwhile, nothing is left to acknowledge."""
-        channel = self._open.get(self._known(request.channel))
-        if channel is not None:
-            channel.acknowledge(request.count)
+        number = self._known(request.channel)
+        if number in self._open:
+            self._open[number][0].acknowledge(request.count)
 
     def close(self, number: int) -> None:
         """Raises InvalidRequest for a channel that never was; one that has ended meanwhile is closed."""
-        channel = self._open.pop(self._known(number), None)
-        if channel is not None:
-            channel.close()
+        self._drop(self._known(number))
 
     def fail(self, number: int, error: GpuclusterError) -> None:
         """The channel is over, because the page used it wrongly."""
-        channel = self._open.pop(number, None)
-        if channel is not None:
-            channel.close()
+        self._drop(number)
         self._send(_encoder.encode(failed(number, error)))
 
     def close_all(self) -> None:
         for number in list(self._open):
-            self.close(number)
+            self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        if number in self._open:
+            channel, task = self._open.pop(number)
+            channel.close()
+            task.cancel()
 
     def _known(self, number: int) -> int:
         if not 0 <= number <= self._last:
