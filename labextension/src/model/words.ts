@@ -223,23 +223,30 @@ export function nodes(view: JobView): string[] {
   return [...new Set((view.attempt?.tasks ?? []).map(task => task.node))];
 }
 
-/** For example "on node-0 (GPU 2, 3)", "on 4 nodes (node-0, node-1, …)"; "" before it has a place. */
+/**
+ * For example "on node-0 (GPU 2, 3)", "on 4 nodes (node-0, node-1, …)"; "" before it has a place.
+ *
+ * A list's view of a large gang has only its first tasks: then there are at least so many nodes.
+ */
 export function where(view: JobView, trans: TranslationBundle): string {
   const names = nodes(view);
+  const { tasks, tasks_left_out: leftOut } = view.attempt ?? {
+    tasks: [],
+    tasks_left_out: 0
+  };
   if (!names.length) {
     return '';
   }
   if (names.length > 1) {
     const shown = names.slice(0, 3).join(', ');
-    return trans.__(
-      'on %1 nodes (%2)',
-      names.length,
-      names.length > 3 ? `${shown}, …` : shown
-    );
+    const named = names.length > 3 || leftOut ? `${shown}, …` : shown;
+    return leftOut
+      ? trans.__('on at least %1 nodes (%2)', names.length, named)
+      : trans.__('on %1 nodes (%2)', names.length, named);
   }
-  const indices = (view.attempt?.tasks ?? [])
-    .flatMap(task => task.gpu_indices)
-    .sort((one, other) => one - other);
+  const indices = [...new Set(tasks.flatMap(task => task.gpu_indices))].sort(
+    (one, other) => one - other
+  );
   return indices.length
     ? trans.__('on %1 (GPU %2)', names[0], indices.join(', '))
     : trans.__('on %1', names[0]);

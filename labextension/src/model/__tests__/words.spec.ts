@@ -1,11 +1,39 @@
 /** The same cases as tests/unit/api/test_api_words.py and tests/unit/notebook/test_card.py: one language for all clients. */
 import { nullTranslator } from '@jupyterlab/translation';
 
-import { HistoryView } from '../../api/schemas';
-import { aJob, anAttempt, aProgress, aTask, SECOND_US } from './views';
+import { HistoryView, JobView, Progress, TaskView } from '../../api/schemas';
+import { attemptView, jobView, progress, taskView } from '../testing';
 import * as words from '../words';
 
 const trans = nullTranslator.load('jupyter_gpucluster');
+const SECOND_US = 1e6;
+
+function aJob(given: Partial<JobView> = {}): JobView {
+  return jobView({
+    number: 12,
+    queue: 'vision',
+    submitted_us: 0,
+    started_us: null,
+    attempts_made: 0,
+    ...given
+  });
+}
+
+function aTask(given: Partial<TaskView> = {}): TaskView {
+  return taskView({ node: 'node-0', ...given });
+}
+
+function anAttempt(tasks: TaskView[]) {
+  return attemptView({ tasks });
+}
+
+function aProgress(
+  step: number,
+  total: number | null,
+  metrics: Progress['metrics'] = {}
+): Progress {
+  return progress({ step, total, metrics });
+}
 
 describe('durations', () => {
   it.each([
@@ -139,6 +167,10 @@ describe('a job in one line', () => {
       'on 4 nodes (node-0, node-1, node-2, …)'
     );
     expect(words.where(aJob(), trans)).toBe('');
+    const listed = attemptView({ tasks: tasks.slice(0, 3), tasks_left_out: 9 });
+    expect(words.where(aJob({ attempt: listed }), trans)).toBe(
+      'on at least 2 nodes (node-0, node-1, …)'
+    );
   });
 });
 

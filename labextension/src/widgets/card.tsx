@@ -1,0 +1,357 @@
+/**
+ * The card of a job in a notebook: how it stands, live while somebody looks at it.
+ *
+ * It shows the newer of what stands in the notebook and what the cluster tells, and it changes nothing in the notebook.
+ * Beside it in other front ends: jupyter_gpucluster/templates/card.html.j2.
+ */
+import { TranslationBundle } from '@jupyterlab/translation';
+import { CommandRegistry } from '@lumino/commands';
+import * as React from 'react';
+
+import { JobView } from '../api/schemas';
+import { IStreams } from '../api/streams';
+import { ICard, newest, notice } from '../model/cardState';
+import * as words from '../model/words';
+import { useNowMs } from '../panels/hooks';
+import { CommandIDs, IGpuCluster } from '../tokens';
+import { Button } from './button';
+import { CancelButton } from './cancelButton';
+import { Figures } from './figures';
+import { useHistory, useInView, useJob, useTail } from './jobHooks';
+import { ProgressBar } from './progressBar';
+import { SimulatedBadge } from './simulatedBadge';
+import { stateClass, StateIcon } from './stateIcon';
+
+/** What all cards of a page share. `streams` null: no end of a log is shown. */
+export interface ICardContext {
+  cluster: IGpuCluster;
+  streams: IStreams | null;
+  commands: CommandRegistry;
+  trans: TranslationBundle;
+}
+
+export interface ICardProps {
+  card: ICard;
+  context: ICardContext;
+}
+
+const TICK_MS = 1000;
+
+export function Card({ card, context }: ICardProps): JSX.Element {
+  const { cluster, trans } = context;
+  const section = React.useRef<HTMLElement>(null);
+  const isInView = useInView(section);
+  // Whether it has ended is not known before it was asked; then nothing is asked any more.
+  const [hasEnded, setHasEnded] = React.useState(false);
+  const live = useJob(
+    cluster,
+    card.job.id,
+    isInView && !hasEnded && !words.isEnded(card.job.state)
+  );
+  const job = newest(card, live);
+  const isEnded = words.isEnded(job.state);
+  React.useEffect(() => setHasEnded(isEnded), [isEnded]);
+  const isLooking = isInView && !isEnded;
+  const nowMs = useNowMs(isLooking ? TICK_MS : null);
+  const nowUs = (nowMs + cluster.clockOffsetMs) * words.US_PER_MS;
+  const title = words.jobTitle(job, trans);
+  return (
+    <section
+      ref={section}
+      tabIndex={-1}
+      className={`jp-gpucluster-card ${stateClass(job.state)}`}
+      aria-label={trans.__('%1: %2', title, words.stateLabel(job.state, trans))}
+    >
+      <Spoken job={job} trans={trans} />
+      <div className="jp-gpucluster-cardHead">
+        <StateIcon state={job.state} trans={trans} isDecorative />
+        <span className="jp-gpucluster-cardName">{title}</span>
+        <Facts
+          job={job}
+          isSimulated={card.simulated || !!cluster.status?.simulated}
+          trans={trans}
+        />
+        <Actions
+          job={job}
+          context={context}
+          onGone={() => section.current?.focus()}
+        />
+      </div>
+      <Connection
+        job={job}
+        cluster={cluster}
+        nowMs={nowMs}
+        isLooking={isLooking}
+        trans={trans}
+      />
+      <Sentence
+        job={job}
+        cluster={cluster}
+        isLooking={isLooking}
+        trans={trans}
+      />
+      <ProgressBar
+        percent={words.percent(job.progress)}
+        state={job.state}
+        label={title}
+        text={words.steps(job.progress, trans)}
+      />
+      <Figures
+        job={job}
+        cluster={cluster}
+        isInView={isInView}
+        nowUs={nowUs}
+        trans={trans}
+      />
+      <Remarks card={card} trans={trans} />
+      {!card.fillsCell && (
+        <LogTail job={job} context={context} isLooking={isLooking} />
+      )}
+    </section>
+  );
+}
+
+/** Tells a screen reader each new state, once. What stands there first is no news. */
+function Spoken(props: { job: JobView; trans: TranslationBundle }) {
+  const { job, trans } = props;
+  const [text, setText] = React.useState('');
+  const told = React.useRef(job.state);
+  React.useEffect(() => {
+    if (told.current !== job.state) {
+      told.current = job.state;
+      const line = [
+        words.jobTitle(job, trans),
+        words.stateText(job, trans),
+        words.isEnded(job.state) ? words.reason(job) : ''
+      ];
+      setText(words.joined(line, ', '));
+    }
+  }, [job, trans]);
+  return (
+    <div className="jp-gpucluster-spoken" role="status">
+      {text}
+    </div>
+  );
+}
+
+function Facts(props: {
+  job: JobView;
+  isSimulated: boolean;
+  trans: TranslationBundle;
+}): JSX.Element {
+  const { job, isSimulated, trans } = props;
+  const facts: [string, React.ReactNode][] = [
+    [
+      'state',
+      <span title={times(job, trans)}>{words.stateText(job, trans)}</span>
+    ],
+    ['queue', job.queue && trans.__('queue %1', job.queue)],
+    [
+      'gpus',
+      job.gpus && isSimulated ? (
+        <>
+          {words.gpus(job.gpus, trans)} <SimulatedBadge trans={trans} />
+        </>
+      ) : (
+        words.gpus(job.gpus, trans)
+      )
+    ],
+    ['tasks', job.tasks > 1 && trans._n('%1 task', '%1 tasks', job.tasks)],
+    ['where', words.where(job, trans)],
+    ['attempt', words.attemptText(job.attempts_made, trans)],
+    ['owner', job.owner && !job.mine && trans.__('of %1', job.owner_name)],
+    ['share', shared(job.share, trans)]
+  ];
+  return (
+    <>
+      {facts
+        .filter(([, fact]) => fact)
+        .map(([key, fact]) => (
+          <span key={key} className="jp-gpucluster-fact">
+            {fact}
+          </span>
+        ))}
+    </>
+  );
+}
+
+/** When things happened, for a tooltip. */
+function times(job: JobView, trans: TranslationBundle): string {
+  const line = (text: string, timeUs: number | null) =>
+    timeUs ? `${text} ${words.zonedTime(timeUs)}` : '';
+  return words.joined(
+    [
+      line(trans.__('submitted'), job.submitted_us),
+      line(trans.__('started'), job.started_us),
+      line(trans.__('ended'), job.ended_us)
+    ],
+    '\n'
+  );
+}
+
+function shared(share: string, trans: TranslationBundle): string {
+  switch (share) {
+    case 'queue':
+      return trans.__('shared with its queue');
+    case 'everyone':
+      return trans.__('shared with everyone');
+    default:
+      return '';
+  }
+}
+
+function Actions(props: {
+  job: JobView;
+  context: ICardContext;
+  onGone: () => void;
+}): JSX.Element {
+  const { job, context, onGone } = props;
+  const { cluster, commands, trans } = context;
+  const args = { job: job.id };
+  const has = (id: string) =>
+    commands.hasCommand(id) && commands.isEnabled(id, args);
+  return (
+    <span className="jp-gpucluster-cardActions">
+      <CancelButton job={job} cluster={cluster} trans={trans} onGone={onGone} />
+      {job.attempts_made > 0 && has(CommandIDs.openLog) && (
+        <Button
+          aria-label={trans.__('Open the log of job %1', job.number)}
+          onClick={() => void commands.execute(CommandIDs.openLog, args)}
+        >
+          {trans.__('Log')}
+        </Button>
+      )}
+      {job.mine && job.can_control && has(CommandIDs.shareJob) && (
+        <Button
+          aria-label={trans.__('Share job %1', job.number)}
+          onClick={() => void commands.execute(CommandIDs.shareJob, args)}
+        >
+          {trans.__('Share…')}
+        </Button>
+      )}
+    </span>
+  );
+}
+
+/** What stands between this card and the present: the cluster is away, or does not know the job. */
+function Connection(props: {
+  job: JobView;
+  cluster: IGpuCluster;
+  nowMs: number;
+  isLooking: boolean;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { job, cluster, nowMs, isLooking, trans } = props;
+  const { connection } = cluster;
+  if (!isLooking) {
+    return null;
+  }
+  if (connection.state === 'away') {
+    return (
+      <div className="jp-gpucluster-cardLine">
+        {words.joined([
+          words.lastUpdate(cluster.heardMs, nowMs, trans),
+          connection.reason
+        ])}
+      </div>
+    );
+  }
+  return cluster.isGone(job.id) ? (
+    <div className="jp-gpucluster-cardLine">
+      {trans.__('this cluster does not know this job (any more)')}
+    </div>
+  ) : null;
+}
+
+/** Why the job waits, stands still or has ended. */
+function Sentence(props: {
+  job: JobView;
+  cluster: IGpuCluster;
+  isLooking: boolean;
+  trans: TranslationBundle;
+}): JSX.Element | null {
+  const { job, cluster, isLooking, trans } = props;
+  const history = useHistory(cluster, job, isLooking);
+  const disturbance = notice(job, history, trans);
+  const sentence =
+    job.state === 'pending' ? words.waiting(job, trans) : words.reason(job);
+  return (
+    <>
+      {disturbance && (
+        <div className="jp-gpucluster-cardNotice">
+          {asSentence(disturbance.what)} {disturbance.next}
+        </div>
+      )}
+      {sentence && job.state !== 'stopping' && (
+        <div className="jp-gpucluster-cardLine">{sentence}</div>
+      )}
+    </>
+  );
+}
+
+function asSentence(text: string): string {
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
+}
+
+/** What the kernel had to say about the job. Warnings stand below the card where the job's outputs do. */
+function Remarks(props: { card: ICard; trans: TranslationBundle }) {
+  const { card, trans } = props;
+  const lines = [
+    card.summary,
+    card.limits && trans.__('limits: %1', card.limits),
+    ...card.hints,
+    ...card.notes.map(note => trans.__('note: %1', note)),
+    ...(card.fillsCell
+      ? []
+      : card.warnings.map(warning => trans.__('warning: %1', warning)))
+  ].filter(Boolean);
+  return (
+    <>
+      {lines.map((line, index) => (
+        <div key={index} className="jp-gpucluster-cardLine jp-gpucluster-muted">
+          {line}
+        </div>
+      ))}
+    </>
+  );
+}
+
+const PRINTS: ReadonlySet<string> = new Set([
+  'starting',
+  'running',
+  'suspended',
+  'stopping'
+]);
+
+/** The end of what the job prints, where nothing else shows it; after its end the last lines stay. */
+function LogTail(props: {
+  job: JobView;
+  context: ICardContext;
+  isLooking: boolean;
+}): JSX.Element | null {
+  const { job, context, isLooking } = props;
+  const { streams, trans } = context;
+  const [isOpen, setIsOpen] = React.useState(true);
+  const lines = useTail(
+    streams,
+    job.id,
+    isLooking && isOpen && job.can_read && PRINTS.has(job.state)
+  );
+  if (!lines.length) {
+    return null;
+  }
+  return (
+    <details
+      className="jp-gpucluster-cardTail"
+      open={isOpen}
+      onToggle={event => setIsOpen(event.currentTarget.open)}
+    >
+      <summary data-lm-suppress-shortcuts="true">{trans.__('Output')}</summary>
+      <pre>
+        {lines.map((line, index) => (
+          <div key={index}>{line || ' '}</div>
+        ))}
+      </pre>
+    </details>
+  );
+}

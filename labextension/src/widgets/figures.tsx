@@ -1,0 +1,101 @@
+/** A job's progress in figures, with the course of its first metric. */
+import { TranslationBundle } from '@jupyterlab/translation';
+import * as React from 'react';
+
+import { JobView, Progress } from '../api/schemas';
+import * as words from '../model/words';
+import { IGpuCluster } from '../tokens';
+import { Sparkline } from './sparkline';
+
+export interface IFiguresProps {
+  job: JobView;
+  cluster: IGpuCluster;
+  /** Earlier step reports are asked for once somebody looks. */
+  isInView: boolean;
+  nowUs: number;
+  trans: TranslationBundle;
+}
+
+const MOST_METRICS = 8;
+
+export function Figures(props: IFiguresProps): JSX.Element | null {
+  const { job, cluster, isInView, nowUs, trans } = props;
+  const { progress } = job;
+  const names = metricNames(progress).slice(0, MOST_METRICS);
+  const points = useCourse(cluster, job, names[0], isInView);
+  const pace = job.state === 'running' ? paceNow(cluster, job, nowUs) : null;
+  const figures: [string, React.ReactNode][] = [
+    ['elapsed', words.elapsed(job, nowUs, trans)],
+    ['steps', words.steps(progress, trans)],
+    ...names.map((name, index): [string, React.ReactNode] => [
+      `metric ${name}`,
+      <>
+        {name} {words.figure(progress!.metrics[name])}
+        {index === 0 && points.length > 1 && (
+          <>
+            {' '}
+            <Sparkline points={points} label={name} trans={trans} />
+          </>
+        )}
+      </>
+    ]),
+    ['rate', pace && words.rateText(pace, trans)],
+    ['left', pace && words.leftText(pace, trans)],
+    ['first', progress && words.firstFeedback(job, trans)]
+  ];
+  const shown = figures.filter(([, figure]) => figure);
+  return shown.length ? (
+    <div className="jp-gpucluster-cardFigures">
+      {shown.map(([key, figure]) => (
+        <span key={key} className="jp-gpucluster-fact">
+          {figure}
+        </span>
+      ))}
+    </div>
+  ) : null;
+}
+
+/** "loss" first, as it is what one looks at. */
+function metricNames(progress: Progress | null): string[] {
+  const names = Object.keys(progress?.metrics ?? {});
+  return names.includes('loss')
+    ? ['loss', ...names.filter(name => name !== 'loss')]
+    : names;
+}
+
+/** How fast the job goes; the time left runs on between two reports. */
+function paceNow(
+  cluster: IGpuCluster,
+  job: JobView,
+  nowUs: number
+): words.IPace {
+  const { stepsPerS, leftS } = cluster.track(job.id);
+  const sinceS = job.progress ? (nowUs - job.progress.time_us) / 1e6 : 0;
+  return {
+    stepsPerS,
+    leftS: leftS === null ? null : Math.max(leftS - Math.max(sinceS, 0), 0)
+  };
+}
+
+/** The points of a metric; what was seen once stays when the page forgets the job's reports. */
+function useCourse(
+  cluster: IGpuCluster,
+  job: JobView,
+  metric: string | undefined,
+  isInView: boolean
+): [number, number][] {
+  const [, draw] = React.useReducer((count: number) => count + 1, 0);
+  const isWanted = isInView && metric !== undefined;
+  React.useEffect(() => {
+    if (isWanted) {
+      void cluster.loadSteps(job.id).then(draw);
+    }
+  }, [cluster, job.id, isWanted]);
+  const seen = React.useRef<[number, number][]>([]);
+  const points =
+    metric === undefined ? [] : cluster.track(job.id).points(metric);
+  if (points.length > 1) {
+    seen.current = points;
+  }
+  return metric === undefined ? [] : seen.current;
+}
