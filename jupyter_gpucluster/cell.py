@@ -6,6 +6,8 @@ One set of rules for the kernel that runs the cell (`output.py`) and for the Jup
 
 from __future__ import annotations
 
+import time
+
 from gpucluster.api.schemas import JobView
 
 from .card import Card
@@ -14,6 +16,10 @@ from .replay import Mimes, Stream
 
 #: What is shown of a stranger's displays: what a page draws without running anything.
 INERT_MIMES = frozenset({"text/plain", "text/latex", "image/png", "image/jpeg", "image/gif", "image/webp"})
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
 
 
 class CellOutput:

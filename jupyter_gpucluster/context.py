@@ -57,6 +57,11 @@ def cell_source(shell: Any) -> str | None:
     return str(found) if found else None
 
 
+def execution_count(shell: Any) -> int | None:
+    """The number of the cell that runs now, as in In [7]. `shell.execution_count` is that one or the next, by version."""
+    return getattr(getattr(shell, "displayhook", None), "prompt_count", None)
+
+
 def _request(shell: Any) -> Mapping[str, Any]:
     """The message of the front end that the kernel deals with now."""
     get_parent = getattr(shell, "get_parent", None)

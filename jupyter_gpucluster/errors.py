@@ -6,9 +6,10 @@ terminal: the frames of our own client tell a user nothing, the worker's traceba
 
 from __future__ import annotations
 
+import contextvars
 import re
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucluster.api.errors import ERRORS_BY_CODE, GpuclusterError, InvalidRequest
 from gpucluster.api.options import OPTIONS_BY_KEY
@@ -40,9 +41,31 @@ def as_magics(text: str) -> str:
     return _COMMAND.sub(r"%\1", text)
 
 
+#: What is written is for a notebook, though no shell is in this process.
+_for_a_notebook: contextvars.ContextVar[bool] = contextvars.ContextVar("for_a_notebook", default=False)
+
+
 def as_typed_here(magic: str) -> str:
     """A magic ("%logs 12") as it is typed where we are: outside IPython a command of the shell."""
-    return magic if _shell() is not None else f"gpucluster {magic.removeprefix('%')}"
+    if _for_a_notebook.get() or _shell() is not None:
+        return magic
+    return f"gpucluster {magic.removeprefix('%')}"
+
+
+class ErrorOutput(NamedTuple):
+    """What a kernel makes of an error that ends a cell."""
+
+    ename: str
+    evalue: str
+    traceback: list[str]
+
+
+def error_output(error: GpuclusterError) -> ErrorOutput:
+    """The output that a kernel would leave for this error, also where there is none."""
+    context = contextvars.copy_context()
+    context.run(_for_a_notebook.set, True)
+    lines: list[str] = context.run(error._render_traceback_)  # type: ignore[attr-defined]
+    return ErrorOutput(type(error).__name__, context.run(str, error), lines)
 
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")

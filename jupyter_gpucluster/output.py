@@ -16,6 +16,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from . import describe
 from .card import Card
 from .cell import CellOutput
+from .cell import now_us as now_us
 from .drawing import CellOp
 from .replay import Stream
 from .steps import Steps
@@ -28,10 +29,6 @@ clear_output: Any = _display.clear_output
 FLUSH_INTERVAL_S = 0.1
 #: So much is not collected any further.
 FLUSH_BYTES = 64 << 10
-
-
-def now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def is_kernel(shell: InteractiveShell) -> bool:

@@ -185,7 +185,7 @@ class CellRun:
             fills_cell=fills_cell,
             rank=self._rank,
             show_result=show_result,
-            execution_count=self._shell.execution_count,
+            execution_count=context.execution_count(self._shell),
             display_prefix=uuid.uuid4().hex,
             text_bytes=limits.text_bytes,
             display_bytes=limits.display_bytes,

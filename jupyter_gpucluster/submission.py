@@ -98,7 +98,7 @@ def prepare_cell(
         outputs=list(captured.outputs),
         mutable_inputs=list(captured.mutable_inputs),
         digest_budget_bytes=budget.digest_bytes,
-        execution_count=getattr(shell, "execution_count", None),
+        execution_count=context.execution_count(shell),
         fills_cell=fills_cell and bool(values.get("wait", True)),
         **fields,
         **surroundings(values, user_ns, shell),

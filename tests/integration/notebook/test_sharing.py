@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from ..api.test_users import ManyUsers
-from .frontend import Kernel
+from gpucluster.api.errors import Forbidden
+from jupyter_gpucluster.drawing import CellDrawing
+from jupyter_gpucluster.server_extension.messages import CellQuery
+
+from ..api.test_users import ClientOf, ManyUsers
+from .frontend import CARD, Kernel
+from .redrawing import draw, query, without_time
 
 #: The kernel speaks to the scheduler as whom the test wants.
 BECOME = """
@@ -55,6 +60,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
             assert cell.status == "ok", cell.describe()
             assert kernel.run("os.rmdir('loaded')").status == "ok"
             kernel.number = cell.card["number"]  # type: ignore[attr-defined]
+            kernel.address = info.address  # type: ignore[attr-defined]
             yield kernel
         finally:
             kernel.close()
@@ -110,3 +116,22 @@ def test_trusted_stranger_is_bound(bobs: Kernel):
 def test_ones_own_job_needs_no_trust(bobs: Kernel):
     bobs.run("become('ann')")
     assert bobs.run(f"Job({bobs.number}).result()").result == "42"
+
+
+def test_page_draws_a_strangers_cell_without_what_could_run_whatever_it_asks_for(bobs: Kernel):
+    cell = bobs.run(f"%attach {bobs.number}")
+    page = draw(query(cell.card), lambda: ClientOf("bob", bobs.address))
+    assert page.body == without_time(cell.outputs)
+    assert "<script>" not in str(page.outputs)
+    mine = draw(query(cell.card), lambda: ClientOf("ann", bobs.address))
+    assert "<script>" in str(mine.outputs)
+
+
+def test_page_cannot_draw_a_job_that_it_may_not_read(bobs: Kernel):
+    bobs.run("become('ann')")
+    card = bobs.run("%%submit --gpus 0\nprint('secret')").outputs[0]["data"][CARD]
+    with pytest.raises(Forbidden):
+        draw(
+            CellQuery(job_id=card["job_id"], drawing=CellDrawing(fills_cell=True)),
+            lambda: ClientOf("bob", bobs.address),
+        )
