@@ -4,8 +4,10 @@ import * as React from 'react';
 
 export function SimulatedBadge(props: {
   trans: TranslationBundle;
+  /** So many of the GPUs alone. */
+  part?: number;
 }): JSX.Element {
-  const { trans } = props;
+  const { trans, part } = props;
   return (
     <span
       className="jp-gpucluster-badge jp-gpucluster-mod-simulated"
@@ -13,7 +15,9 @@ export function SimulatedBadge(props: {
         'These GPUs are declared, there is no such hardware. The jobs on them are real processes.'
       )}
     >
-      {trans.__('simulated')}
+      {part === undefined
+        ? trans.__('simulated')
+        : trans.__('%1 simulated', part)}
     </span>
   );
 }
