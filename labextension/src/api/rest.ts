@@ -88,6 +88,14 @@ function notOurs(trans: TranslationBundle): ApiError {
   });
 }
 
+/** What an answer says that is not the one that was asked for. */
+export async function refusal(
+  response: Response,
+  trans: TranslationBundle
+): Promise<ApiError> {
+  return failure(response.status, parsed(await response.text()), trans);
+}
+
 function failure(
   status: number,
   answer: unknown,

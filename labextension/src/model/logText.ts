@@ -65,9 +65,9 @@ class Source {
     return rest;
   }
 
-  /** What brings a terminal into this stream's style, whatever it was in. */
+  /** What brings a terminal into this stream's style from none. */
   get style(): string {
-    return RESET + this.base + this.styles.join('');
+    return this.base + this.styles.join('');
   }
 
   /** The text with whole sequences; notes the styles, and goes back to the stream's own where they end. */
@@ -108,16 +108,25 @@ class Source {
   private styles: string[] = [];
 }
 
+/** What became of an attempt, for the line before the next one; "" where that is not known. */
+export type Ending = (attempt: number) => string;
+
 /**
  * The text of one log as its records come; what was seen before is left out, wherever a stream begins anew.
  *
- * `ending(number)`: what became of an attempt, for the line before the next one; "" where that is not known.
+ * `styled`: for a terminal, with colours of ours; else for a file, with those of the job alone.
  */
 export class LogText {
   constructor(
     private readonly trans: TranslationBundle,
-    private readonly ending: (attempt: number) => string = () => ''
-  ) {}
+    private readonly ending: Ending = () => '',
+    private readonly styled = true
+  ) {
+    this.sources = {
+      stdout: new Source(''),
+      stderr: new Source(styled ? STDERR_STYLE : '')
+    };
+  }
 
   /** Where to go on; null before anything came. */
   cursor: ICursor | null = null;
@@ -257,9 +266,9 @@ export class LogText {
     if (!text) {
       return;
     }
-    if (this.speaking !== name) {
-      if (this.speaking !== null || style !== RESET) {
-        parts.push(style);
+    if (this.styled && this.speaking !== name) {
+      if (this.speaking !== null || style) {
+        parts.push(RESET, style);
       }
       this.speaking = name;
     }
@@ -290,21 +299,22 @@ export class LogText {
   private block(parts: string[], text: string): void {
     if (text) {
       this.own(parts);
-      parts.push(text, RESET, '\n');
+      parts.push(text, this.styled ? RESET : '', '\n');
     }
   }
 
   /** A line of ours. */
   private note(parts: string[], text: string): void {
     this.own(parts);
-    parts.push(NOTE_STYLE, `— ${text.replace(CONTROL, ' ')} —`, RESET, '\n');
+    const line = `— ${text.replace(CONTROL, ' ')} —`;
+    parts.push(this.styled ? `${NOTE_STYLE}${line}${RESET}` : line, '\n');
   }
 
   private own(parts: string[]): void {
     if (!this.isLineStart) {
       parts.push('\n');
     }
-    parts.push(RESET);
+    parts.push(this.styled ? RESET : '');
     this.isLineStart = true;
     this.speaking = null;
   }
@@ -317,10 +327,7 @@ export class LogText {
     }
   }
 
-  private readonly sources: Record<StreamName, Source> = {
-    stdout: new Source(''),
-    stderr: new Source(STDERR_STYLE)
-  };
+  private readonly sources: Record<StreamName, Source>;
   private speaking: StreamName | null = null;
   private isLineStart = true;
   private sequence = -1;

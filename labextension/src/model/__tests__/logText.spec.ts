@@ -84,6 +84,18 @@ test('displays are told by their plain text, in lines of their own', () => {
   expect(plain(text.take(scene.all))).toBe('no newline\n<Figure>\non\n');
 });
 
+test('for a file there are no colours but those of the job', () => {
+  const file = new LogText(trans, undefined, false);
+  scene.add('stdout', 'a\x1b[31mb');
+  scene.add('stderr', 'c\x1b[0m');
+  scene.add('display', { data: { 'text/plain': '<Figure>' } });
+  scene.add('stdout', 'd\n');
+  scene.add('status', { event: 'suspended' });
+  expect(file.take(scene.all)).toBe(
+    `a\x1b[31mbc\x1b[0m\n<Figure>\nd\n— suspended · ${clock(4)} —\n`
+  );
+});
+
 test('a line that ends with colours is a whole line', () => {
   scene.add('stdout', '\x1b[31mred\n\x1b[0m');
   scene.add('status', { event: 'suspended' });
