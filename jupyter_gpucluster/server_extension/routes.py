@@ -8,7 +8,7 @@ _JOB = r"jobs/[0-9a-z]+"
 _BLOB = r"blobs/[0-9a-f]{64}"
 
 FORWARDED: tuple[tuple[str, str], ...] = (
-    ("GET", r"hello|status|jobs|queues|nodes|topology|events"),
+    ("GET", r"hello|status|jobs|queues|nodes|topology|events|live"),
     ("GET", rf"{_JOB}"),
     ("GET", rf"{_JOB}/(?:history|why|log|output|steps|result|source)"),
     ("POST", r"jobs|jobs/dry-run|warm|blobs/missing"),

@@ -16,7 +16,8 @@ from .auth import Authenticator
 from .config import ClusterConfig
 from .directory import JobDirectory
 from .feed import EventFeed
-from .handlers import base, blobs, cluster, events, jobs, output
+from .handlers import base, blobs, cluster, events, jobs, live, output
+from .live_source import LiveSource
 from .schemas import API_PREFIX
 from .submission import Submissions
 from .views import Views
@@ -42,6 +43,7 @@ ROUTES: tuple[tuple[str, type], ...] = (
     (r"/stop", cluster.StopHandler),
     (r"/events", events.EventsHandler),
     (r"/events/ws", events.EventSocket),
+    (r"/live", live.LiveHandler),
     (r"/jobs", jobs.JobsHandler),
     (r"/jobs/dry-run", jobs.DryRunHandler),
     (_JOB, jobs.JobHandler),
@@ -128,6 +130,7 @@ class Parts:
     backend: Backend
     store: Store
     feed: EventFeed
+    live: LiveSource
     visibility: Visibility
     views: Views
     directory: JobDirectory

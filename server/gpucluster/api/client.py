@@ -19,7 +19,7 @@ import msgspec
 from ..model.errors import Conflict, InvalidRequest, Unavailable, VersionMismatch
 from ..worker.protocol import common_version
 from . import discovery, embedded
-from .feeds import EventFeed, Follower
+from .feeds import EventFeed, Follower, LiveFeed
 from .schemas import (
     CHUNK_BYTES,
     INLINE_LIMIT_BYTES,
@@ -44,6 +44,7 @@ from .schemas import (
     SourceView,
     StatusView,
     StepsView,
+    Topic,
     TopologyView,
     WarmRequest,
     WhyView,
@@ -379,6 +380,19 @@ class ApiClient:
     def events(self, after: int | None = None, follow: bool = True) -> EventFeed:
         """The cluster's events after number `after` (None = from now on), as far as the caller may see them."""
         return EventFeed(self, after, follow)
+
+    def live(
+        self,
+        topics: Iterable[Topic] = (),
+        jobs: Iterable[str] = (),
+        after: int | None = None,
+        have: Iterable[Topic] = (),
+    ) -> LiveFeed:
+        """These topics, and these jobs (ids), first as they are and then as they change; see schemas.LiveUpdate.
+
+        `have`: topics that the caller has already, as of update number `after`.
+        """
+        return LiveFeed(self, topics, jobs, after, have)
 
     # ---- blobs
 

@@ -1,4 +1,4 @@
-"""Streams of the API as iterators that reconnect by themselves: a job's state and log, and the events of the cluster.
+"""Streams of the API as iterators that reconnect by themselves: a job's state and log, the cluster's events, what a page follows.
 
 A feed holds nothing but where it stands; after a lost connection or a restart of the scheduler it goes on from there,
 without a gap or a repetition.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -17,7 +17,7 @@ import msgspec
 from ..model.errors import InvalidRequest, Unavailable
 from ..worker.frames import HEADER
 from . import embedded
-from .schemas import EventView, StreamItem
+from .schemas import EventView, LiveUpdate, StreamItem, Topic
 from .transport import ConnectionLost, StreamBody, Transport, back_off_s
 
 #: A follower goes on trying for this long: a scheduler may be restarted, upgraded, or wait for a slow disk.
@@ -200,4 +200,35 @@ class EventFeed(_Feed[EventView]):
         if item.kind != "alive" and self.after is not None and item.seq <= self.after:
             return False
         self.after = item.seq
+        return True
+
+
+class LiveFeed(_Feed[LiveUpdate]):
+    """What a page follows of the cluster. After a lost connection it goes on from the last update that was given out."""
+
+    def __init__(
+        self,
+        source: FeedSource,
+        topics: Iterable[Topic],
+        jobs: Iterable[str],
+        after: int | None,
+        have: Iterable[Topic],
+    ) -> None:
+        super().__init__(source, "/live", LiveUpdate, follow=True)
+        self._topics = list(topics)
+        self._jobs = list(jobs)
+        self.after = after
+        self.have = set(have)
+
+    def _params(self) -> dict[str, Any]:
+        return {
+            "after": self.after,
+            "topics": ",".join(self._topics) or None,
+            "have": ",".join(sorted(self.have)) or None,
+            "jobs": ",".join(self._jobs) or None,
+        }
+
+    def _accept(self, item: LiveUpdate) -> bool:
+        self.after = item.seq
+        self.have.update(item.full)
         return True

@@ -43,6 +43,7 @@ from .directory import JobDirectory
 from .discovery import RuntimeInfo
 from .feed import READ_BYTES, EventFeed
 from .housekeeping import Housekeeping
+from .live_source import LiveSource
 from .node_watch import NodeWatch
 from .orders import OrderMaker
 from .ownership import DataFolderOwnership
@@ -237,8 +238,6 @@ class Service:
             return (await asyncio.to_thread(store.events, after, limit, READ_BYTES)).events
 
         feed = EventFeed(driver.last_seq, read_older)
-        driver.add_listener(feed.publish)
-        driver.add_listener(lambda events: _forget_secrets(store, events))
         visibility = Visibility(lambda name: _queue_spec(driver, name))
         views = Views(
             engine=lambda: driver.engine,
@@ -250,6 +249,18 @@ class Service:
             cluster=self.config.name,
             levels=self.config.levels,
         )
+        live = LiveSource(
+            driver=driver,
+            store=store,
+            feed=feed,
+            views=views,
+            visibility=visibility,
+            notes=lambda: self._all_notes(driver, backend),
+            now_us=self._clock.now_us,
+        )
+        driver.add_listener(live.ended.forget)
+        driver.add_listener(feed.publish)
+        driver.add_listener(lambda events: _forget_secrets(store, events))
         directory = JobDirectory(lambda: driver.engine.state, driver.settled, store, visibility)
         submissions = Submissions(
             config=self.config,
@@ -274,6 +285,7 @@ class Service:
             backend=backend,
             store=store,
             feed=feed,
+            live=live,
             visibility=visibility,
             views=views,
             directory=directory,

@@ -5,6 +5,7 @@ Built from the in-memory state at one moment and never kept: `seq` names the new
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,6 +29,7 @@ from ..model.jobs import (
     TaskPlacement,
 )
 from ..model.principals import Principal
+from ..model.queues import ROOT
 from ..model.resources import CPU, GPU, MEMORY, Resources, sum_resources
 from ..model.topology import Gpu, GpuHealth, HealthSetting, Node, NodeHealth
 from ..policy.free import FreeGpus, free_gpus, idle_gpus
@@ -38,6 +40,7 @@ from .schemas import (
     GpuView,
     HistoryView,
     JobView,
+    LiveStatus,
     NodeView,
     QueueView,
     ResultView,
@@ -83,6 +86,32 @@ _OPEN_EVENT_FIELDS = frozenset(
 _READERS_ONLY_KINDS = frozenset({"job.progress"})
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Figures:
+    """What takes a walk over all queues or GPUs, of `engine` when its newest event was `seq`."""
+
+    engine: Engine
+    seq: int
+    free: dict[str, FreeGpus]  # by queue
+    simulated: bool
+    gpus: int
+    gpus_healthy: int
+    gpus_used: int
+
+
+def _figures(engine: Engine) -> _Figures:
+    gpus = [gpu for node in engine.state.nodes.values() for gpu in node.gpus]
+    return _Figures(
+        engine=engine,
+        seq=engine.last_seq,
+        free=free_gpus(engine.state.tree, idle_gpus(engine.state.space)),
+        simulated=any(gpu.simulated for gpu in gpus),
+        gpus=len(gpus),
+        gpus_healthy=sum(gpu.health is GpuHealth.OK for gpu in gpus),
+        gpus_used=sum(len(books.held) for books in engine.state.space),
+    )
+
+
 class Views:
     """`engine`: the present one (a failed commit replaces it). `last_seq`: of the newest event that was given out."""
 
@@ -106,13 +135,13 @@ class Views:
         self._task_notes = task_notes
         self._cluster = cluster
         self._levels = list(levels)
-        self._free: tuple[Engine, int, dict[str, FreeGpus]] | None = None
+        self._known_figures: _Figures | None = None
 
     # ---- jobs
 
-    def listed(self, job: Job, caller: Principal) -> JobView:
-        """As one of many: see JobList."""
-        view = self.job(job, caller, LISTED_TASKS)
+    def listed(self, job: Job, caller: Principal, *, explain: bool = True) -> JobView:
+        """As one of many: see JobList. Without `explain` it does not say why it waits, nor its place."""
+        view = self.job(job, caller, LISTED_TASKS, explain=explain)
         view.reason = _shortened(view.reason)
         if view.attempt is not None:
             view.attempt.reason = _shortened(view.attempt.reason)
@@ -120,11 +149,13 @@ class Views:
                 task.reason = _shortened(task.reason)
         return view
 
-    def job(self, job: Job, caller: Principal, most_tasks: int | None = None) -> JobView:
+    def job(
+        self, job: Job, caller: Principal, most_tasks: int | None = None, *, explain: bool = True
+    ) -> JobView:
         """`most_tasks`: so many of the attempt's at most, None = all."""
         rights = self._visibility.rights_on(caller, job)
         request = job.spec.request()
-        waits = self._waits(job)
+        waits = self._waits(job) if explain else None
         return JobView(
             id=job.id,
             number=job.number,
@@ -197,6 +228,7 @@ class Views:
 
     def _attempt(self, attempt: Attempt, rights: Rights, most_tasks: int | None) -> AttemptView:
         shown = attempt.tasks[:most_tasks]
+        notes = self._task_notes() if attempt.ended_us is None else {}
         return AttemptView(
             id=attempt.id,
             number=attempt.number,
@@ -206,11 +238,13 @@ class Views:
             ended_us=attempt.ended_us,
             outcome=attempt.outcome,
             reason=attempt.reason if rights.read else None,
-            tasks=[self._task(attempt.id, task, rights) for task in shown],
+            tasks=[self._task(attempt.id, task, rights, notes) for task in shown],
             tasks_left_out=len(attempt.tasks) - len(shown),
         )
 
-    def _task(self, attempt_id: str, task: Task, rights: Rights) -> TaskView:
+    def _task(
+        self, attempt_id: str, task: Task, rights: Rights, notes: Mapping[tuple[str, int], str]
+    ) -> TaskView:
         ended = task.exit if rights.read else None
         usage = self._usage.task(attempt_id, task.rank) if task.state not in TASK_ENDED else None
         return TaskView(
@@ -220,7 +254,7 @@ class Views:
             reason=ended.reason if ended else None,
             cpu_percent=usage.cpu_milli / 10 if usage and usage.cpu_milli is not None else None,
             memory_bytes=usage.rss_bytes if usage else None,
-            note=self._task_notes().get((attempt_id, task.rank)),
+            note=notes.get((attempt_id, task.rank)),
             ended_us=ended.ended_us or None if ended else None,
             stop_cause=ended.stop_cause if ended else None,
         )
@@ -247,19 +281,42 @@ class Views:
         state = self._engine().state
         owner = state.owners.get(caller.id)
         mine = owner.used if owner is not None else {}
-        free = self._free_gpus()
+        free = self._figures().free
         return [
             self._queue(queue, mine.get(queue.name, _NOTHING), free[queue.name], caller)
             for queue in state.tree.queues.values()
         ]
 
-    def _free_gpus(self) -> dict[str, FreeGpus]:
+    def _figures(self) -> _Figures:
         """Worked out once for all callers: the books change with an event, and with another engine."""
         engine = self._engine()
-        if self._free is None or self._free[0] is not engine or self._free[1] != engine.last_seq:
-            numbers = free_gpus(engine.state.tree, idle_gpus(engine.state.space))
-            self._free = (engine, engine.last_seq, numbers)
-        return self._free[2]
+        known = self._known_figures
+        if known is None or known.engine is not engine or known.seq != engine.last_seq:
+            known = self._known_figures = _figures(engine)
+        return known
+
+    def status(self, caller: Principal, notes: Sequence[str]) -> LiveStatus:
+        """`notes`: what whoever runs the cluster should know."""
+        state = self._engine().state
+        figures = self._figures()
+        mine = state.owners.get(caller.id)
+        return LiveStatus(
+            cluster=self._cluster,
+            simulated=figures.simulated,
+            principal=caller.id,
+            principal_name=caller.name,
+            is_admin=caller.is_admin,
+            levels=self._levels[::-1],
+            nodes=len(state.nodes),
+            gpus=figures.gpus,
+            gpus_healthy=figures.gpus_healthy,
+            gpus_used=figures.gpus_used,
+            running=state.holding.get(ROOT, 0),
+            waiting=state.waiting.get(ROOT, 0),
+            my_running=mine.holding if mine else 0,
+            my_waiting=mine.waiting if mine else 0,
+            notes=list(notes),
+        )
 
     def _queue(self, queue: Queue, mine: Resources, free: FreeGpus, caller: Principal) -> QueueView:
         state = self._engine().state

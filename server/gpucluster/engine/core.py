@@ -18,6 +18,7 @@ from ..policy.decisions import Decision, Start, Stop
 from ..policy.explain import Why
 from . import inquiries
 from .events import (
+    EndedJobShared,
     EngineEvent,
     JobSubmitted,
     NodeChanged,
@@ -191,6 +192,9 @@ class Engine:
                 self._node_health_set(event)
             case ShareChanged():
                 self._jobs.share(event)
+                return False
+            case EndedJobShared():
+                self._jobs.shared(event.job, event.was)
                 return False
             case TimerFired():
                 return False

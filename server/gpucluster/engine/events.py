@@ -87,6 +87,14 @@ class StepReported(EngineEvent):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class EndedJobShared(EngineEvent):
+    """The store has changed who may read a job that has ended: followers are told. `job` as it is now."""
+
+    job: Job
+    was: Share
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class NodeChanged(EngineEvent):
     """A node joined, came back, or its health or inventory changed. A lost one has health `lost`.
 

@@ -19,6 +19,7 @@ from ..model.jobs import (
     AttemptState,
     Job,
     JobState,
+    Share,
     StopCause,
     Task,
     TaskExit,
@@ -432,10 +433,16 @@ class Lifecycle:
         job = self._state.jobs.get(event.job_id)
         if job is None:
             raise Conflict("the job has ended already")
-        if job.spec.share is not event.share:
+        was = job.spec.share
+        if was is not event.share:
             job.spec = msgspec.structs.replace(job.spec, share=event.share)
             self.record.job_changed(job)
-            self.record.publish("job.share", {"number": job.number, "share": event.share.value}, job=job)
+            self.shared(job, was)
+
+    def shared(self, job: Job, was: Share) -> None:
+        """Who may read the job has changed."""
+        data = {"number": job.number, "share": job.spec.share.value, "was": was.value}
+        self.record.publish("job.share", data, job=job)
 
     # ---- transitions
 

@@ -18,7 +18,11 @@ import pytest
 
 from gpucluster.api import discovery
 from gpucluster.api.client import ApiClient, connect
+from gpucluster.api.errors import Conflict
 from gpucluster.api.schemas import JobSubmission, JobView, RoleSubmission
+from gpucluster.api.transport import Transport, parse_address
+
+from . import serve_users
 
 TIMEOUT_S = 60.0
 ENDED = ("succeeded", "failed", "cancelled")
@@ -158,3 +162,64 @@ def ended(client: ApiClient, job: JobView | str) -> JobView:
         return view if view.state in ENDED else None
 
     return wait_until(look, f"job {job_id} to end")
+
+
+# ---- several users
+
+USERS_CONFIG = """
+nodes:
+  - name: node-0
+    gpus: 4
+queues:
+  - name: vision
+    submit: {groups: [vision]}
+  - name: open
+default_queue: open
+"""
+
+#: Gives a client that is the user of this name.
+As = Callable[[str], ApiClient]
+
+
+class ClientOf(ApiClient):
+    def __init__(self, name: str, address: str) -> None:
+        super().__init__(parse_address(address))
+        self.name = name
+
+    def _connected(self, *, revive: bool = False) -> Transport:
+        transport = super()._connected(revive=revive)
+        transport._client.headers[serve_users.HEADER] = self.name
+        return transport
+
+
+class ManyUsers(Scheduler):
+    """A scheduler that takes its callers for whom they say they are."""
+
+    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
+        config = self.folder / "cluster.yaml"
+        config.write_text(USERS_CONFIG)
+        with open(self.folder / "serve.log", "ab") as log:
+            command_line = [sys.executable, serve_users.__file__, str(config)]
+            return subprocess.Popen(command_line, env=self.env, stdout=log, stderr=log, cwd="/")
+
+
+@pytest.fixture(scope="module")
+def users() -> Iterator[As]:
+    with (
+        tempfile.TemporaryDirectory(prefix="gpc-", ignore_cleanup_errors=True) as path,
+        contextlib.ExitStack() as stack,
+    ):
+        scheduler = ManyUsers(Path(path)).start()
+        info = scheduler.info()
+        assert info is not None
+
+        def client(name: str) -> ApiClient:
+            return stack.enter_context(ClientOf(name, info.address))
+
+        yield client
+        with client("admin") as admin:
+            for job in admin.jobs(states=["open"]).jobs:
+                with contextlib.suppress(Conflict):  # it has ended just now
+                    admin.cancel(job.id)
+            wait_until(lambda: not admin.jobs(states=["open"]).jobs, "the jobs to end")
+        assert scheduler.stop() == 0

@@ -2,77 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import subprocess
-import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from gpucluster.api.client import ApiClient
-from gpucluster.api.errors import Conflict, Forbidden, NotFound, Unauthenticated
-from gpucluster.api.transport import Transport, parse_address
+from gpucluster.api.errors import Forbidden, NotFound, Unauthenticated
 
-from . import serve_users
-from .conftest import Scheduler, command, ended, wait_until
-
-CONFIG = """
-nodes:
-  - name: node-0
-    gpus: 4
-queues:
-  - name: vision
-    submit: {groups: [vision]}
-  - name: open
-default_queue: open
-"""
-
-As = Callable[[str], ApiClient]
-
-
-class ClientOf(ApiClient):
-    def __init__(self, name: str, address: str) -> None:
-        super().__init__(parse_address(address))
-        self.name = name
-
-    def _connected(self, *, revive: bool = False) -> Transport:
-        transport = super()._connected(revive=revive)
-        transport._client.headers[serve_users.HEADER] = self.name
-        return transport
-
-
-class ManyUsers(Scheduler):
-    def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
-        config = self.folder / "cluster.yaml"
-        config.write_text(CONFIG)
-        with open(self.folder / "serve.log", "ab") as log:
-            command_line = [sys.executable, serve_users.__file__, str(config)]
-            return subprocess.Popen(command_line, env=self.env, stdout=log, stderr=log, cwd="/")
-
-
-@pytest.fixture(scope="module")
-def users() -> Iterator[As]:
-    with (
-        tempfile.TemporaryDirectory(prefix="gpc-", ignore_cleanup_errors=True) as path,
-        contextlib.ExitStack() as stack,
-    ):
-        scheduler = ManyUsers(Path(path)).start()
-        info = scheduler.info()
-        assert info is not None
-
-        def client(name: str) -> ApiClient:
-            return stack.enter_context(ClientOf(name, info.address))
-
-        yield client
-        with client("admin") as admin:
-            for job in admin.jobs(states=["open"]).jobs:
-                with contextlib.suppress(Conflict):  # it has ended just now
-                    admin.cancel(job.id)
-            wait_until(lambda: not admin.jobs(states=["open"]).jobs, "the jobs to end")
-        assert scheduler.stop() == 0
+from .conftest import As, command, ended, wait_until
 
 
 def test_stranger_sees_occupied_capacity_only(users: As) -> None:

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 from support.engine_bench import SECOND, Bench, gpu_queue, make_node
 
-from gpucluster.engine.events import NodeChanged, StepReported
-from gpucluster.model.jobs import Progress
+from gpucluster.engine.events import EndedJobShared, NodeChanged, ShareChanged, StepReported
+from gpucluster.model.jobs import Progress, Share
 from gpucluster.model.topology import NodeHealth
 
 
@@ -142,3 +142,17 @@ def test_clock_that_is_set_back_does_not_turn_time_back(bench: Bench) -> None:
     bench.now_us -= 3600 * SECOND
     bench.start(job)
     assert bench.job(job).first_started_us == before
+
+
+def test_share_events_say_what_it_was_and_come_for_ended_jobs_too(bench: Bench) -> None:
+    job_id = bench.submit("vision")
+    bench.step(ShareChanged(job_id, Share.EVERYONE, "unix:1000"))
+    assert told(bench, "job.share") == [{"number": 1, "share": "everyone", "was": "owner"}]
+    bench.step(ShareChanged(job_id, Share.EVERYONE, "unix:1000"))
+    assert told(bench, "job.share") == []
+    bench.end(job_id)
+    job = bench.job(job_id)
+    job.spec = msgspec.structs.replace(job.spec, share=Share.OWNER)
+    bench.step(EndedJobShared(job, Share.EVERYONE))
+    assert told(bench, "job.share") == [{"number": 1, "share": "owner", "was": "everyone"}]
+    assert bench.last.changes.jobs == [], "the store has changed it already"

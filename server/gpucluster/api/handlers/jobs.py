@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from ...engine.events import ShareChanged, StopRequested
+from ...engine.events import EndedJobShared, ShareChanged, StopRequested
 from ...model.errors import Conflict, InvalidRequest, NotFound
 from ...model.jobs import JobState, Share, StopCause
 from ..directory import DEFAULT_LIMIT, MAX_CELLS, MAX_LIMIT, JobFilter, parse_states
@@ -108,8 +108,10 @@ class ShareHandler(ApiHandler):
                 )
             job = await self.parts.directory.find(job.id)
         if job.is_ended and job.spec.share is not share:
+            was = job.spec.share
             await asyncio.to_thread(self.parts.store.share_ended, job.id, share)
             job = await self.parts.directory.find(job.id)
+            await self.parts.driver.submit(EndedJobShared(job, was))
         self.answer(self.parts.views.job(job, self.principal))
 
 
