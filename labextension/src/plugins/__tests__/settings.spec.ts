@@ -52,3 +52,10 @@ test('values of the registry stand before the defaults, and change with it', asy
   expect(settings.values.submitOptions).toBe('--gpus 2');
   expect(count()).toBe(1);
 });
+
+test("menu items are such as Lab takes: one bad one would take everybody's menus along", () => {
+  for (const item of schema['jupyter.lab.menus'].context) {
+    expect(item.selector).not.toContain(',');
+    expect(() => document.querySelector(item.selector)).not.toThrow();
+  }
+});
