@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 from jupyter_server.auth.decorator import ws_authenticated
-from jupyter_server.base.websocket import WebSocketMixin
+from jupyter_server.base.websocket import WS_PING_INTERVAL, WebSocketMixin
 from jupyter_server.utils import ensure_async
 from tornado import web
 from tornado.websocket import WebSocketClosedError, WebSocketHandler
@@ -57,7 +57,7 @@ from .sources import source_of
 from .window import Window
 
 MAX_CHANNELS = 64
-#: A message of a page: the longest one carries a card's JSON.
+#: A message of a page: the longest one carries a card's JSON. Tornado cuts the connection at 10 MiB, with code 1009.
 MAX_MESSAGE_BYTES = 4 << 20
 #: A claim's key names a notebook and one of its cells.
 MAX_KEY = 2000
@@ -299,11 +299,6 @@ class StreamsHandler(WebSocketMixin, WebSocketHandler, KernelTokenMixin):
         self._has_left = False
         self._sending: asyncio.Future[None] | None = None
 
-    @property
-    def max_message_size(self) -> int:
-        """A longer message closes the connection with code 1009."""
-        return MAX_MESSAGE_BYTES
-
     def get_compression_options(self) -> dict[str, Any] | None:
         """What the administrator set for all of the server's WebSockets, else ours."""
         options: dict[str, Any] | None = self.settings.get("websocket_compression_options")
@@ -319,8 +314,20 @@ class StreamsHandler(WebSocketMixin, WebSocketHandler, KernelTokenMixin):
             raise web.HTTPError(400, "page: an id has 1 to 64 letters, digits, - and _")
         await super().get(*args, **kwargs)
 
+    @property
+    def ping_interval(self) -> float:
+        """In seconds, as tornado takes it, which pings and closes the connection of a page that does not answer.
+
+        Jupyter's mixin gives milliseconds, for pings of its own that begin in its `open`, which is not called here.
+        """
+        interval_s: float = self.settings.get("ws_ping_interval", WS_PING_INTERVAL) / 1000
+        return interval_s
+
+    @property
+    def ping_timeout(self) -> None:
+        """Tornado's default."""
+
     def open(self, *args: Any, **kwargs: Any) -> None:
-        super().open(*args, **kwargs)
         self.send(_encoder.encode(Hello(page_protocol=PAGE_PROTOCOL, version=__version__)))
         self._keep_alive()
         self._hub.connect(self)
@@ -394,9 +401,12 @@ class StreamsHandler(WebSocketMixin, WebSocketHandler, KernelTokenMixin):
 
 
 def _decoded(message: str | bytes) -> Request:
-    """Raises InvalidRequest, naming the field."""
+    """Raises InvalidRequest, naming the field, and TooLarge."""
     if isinstance(message, bytes):
         raise InvalidRequest("message", "a message is text, not binary")
+    if len(message) > MAX_MESSAGE_BYTES:
+        reason = f"a message may have {MAX_MESSAGE_BYTES} characters, and this one has {len(message)}"
+        raise TooLarge(reason, field="message")
     try:
         return _decoder.decode(message)
     except msgspec.ValidationError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,8 @@ class Page:
         self.page_id = page_id or uuid.uuid4().hex
         self.acknowledges = acknowledges
         self.messages: list[dict[str, Any]] = []
+        self.under_way: Counter[int] = Counter()  # by channel, of messages that it has not acknowledged
+        self.most_under_way = 0
         self._channels = 0
         address = server.url.replace("http", "ws", 1) + f"{STREAMS}?page={self.page_id}"
         authorization = {"Authorization": f"token {token}"} if token is not None else {}
@@ -60,7 +63,12 @@ class Page:
         return self._channels
 
     def acknowledge(self, channel: int, count: int = 1) -> None:
+        self.under_way[channel] -= count
         self.send(type="ack", channel=channel, count=count)
+
+    def break_off(self) -> None:
+        """As when the network goes: the connection ends without a word."""
+        self.socket.shutdown()
 
     def claim(self, key: str, role: str = "log") -> None:
         self.send(type="claim", key=key, role=role)
@@ -71,10 +79,12 @@ class Page:
         """The next message. Raises WebSocketConnectionClosedException when there is none any more."""
         message = json.loads(self.socket.recv())
         self.messages.append(message)
-        if message["type"] == "items" and (
-            self.acknowledges is None or message["channel"] in self.acknowledges
-        ):
-            self.acknowledge(message["channel"])
+        if message["type"] == "items":
+            channel = message["channel"]
+            self.under_way[channel] += 1
+            self.most_under_way = max(self.most_under_way, self.under_way[channel])
+            if self.acknowledges is None or channel in self.acknowledges:
+                self.acknowledge(channel)
         return message
 
     def until(self, is_wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
@@ -89,6 +99,18 @@ class Page:
         return self.until(
             lambda message: message["type"] in ("ended", "failed") and message["channel"] == channel
         )
+
+    def until_claimed(self) -> tuple[bool, str]:
+        """(granted, holder) of the next word on a claim."""
+        claimed = self.until(lambda message: message["type"] == "claimed")
+        return claimed["granted"], claimed["holder"]
+
+    def until_closed(self) -> tuple[int, str]:
+        """(code, reason) with which the server closed the connection."""
+        while True:
+            opcode, data = self.socket.recv_data()
+            if opcode == websocket.ABNF.OPCODE_CLOSE:
+                return int.from_bytes(data[:2], "big"), data[2:].decode()
 
     def items(self, channel: int) -> list[Any]:
         """The lines of the channel that were received."""

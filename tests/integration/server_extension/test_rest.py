@@ -22,6 +22,8 @@ from support.jupyter_server import BASE_URL, TOKEN, JupyterServer
 from jupyter_gpucluster.server_extension.kernel_token import TOKEN_VARIABLE, URL_VARIABLE
 from jupyter_gpucluster.server_extension.routes import FORWARDED
 
+from .conftest import kernel_variables
+
 API = "gpucluster/api/v1/"
 JOB = "0" * 26
 BLOB = "0" * 64
@@ -44,26 +46,6 @@ def every_route() -> list[tuple[str, str]]:
         choices = group.rstrip(")").split("|") if group else concrete.split("|")
         found += [(method, (head if group else "") + choice) for choice in choices]
     return found
-
-
-def kernel_variables(server: JupyterServer) -> dict[str, str]:
-    """What a kernel that this server started finds in its environment."""
-    status, kernel = server.request("POST", "api/kernels", {"name": "python3"})
-    assert status == 201, kernel
-    try:
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    command = (entry / "cmdline").read_bytes()
-                    environment = (entry / "environ").read_bytes()
-                except OSError:
-                    continue
-                if kernel["id"].encode() in command:
-                    pairs = (item.partition(b"=") for item in environment.split(b"\0"))
-                    return {key.decode(): value.decode() for key, _, value in pairs}
-        raise AssertionError("the kernel's process was not found")
-    finally:
-        server.request("DELETE", f"api/kernels/{kernel['id']}")
 
 
 @pytest.mark.parametrize(("method", "path"), every_route())
