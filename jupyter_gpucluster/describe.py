@@ -52,6 +52,18 @@ def nodes(view: JobView) -> list[str]:
     return list(dict.fromkeys(task.node for task in view.attempt.tasks)) if view.attempt else []
 
 
+def numbers(values: Iterable[int]) -> str:
+    """For example "0, 2, 4–7": three or more in a row are drawn together."""
+    runs: list[list[int]] = []
+    for value in sorted(set(values)):
+        if runs and value == runs[-1][-1] + 1:
+            runs[-1].append(value)
+        else:
+            runs.append([value])
+    parts = [f"{run[0]}–{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return ", ".join(parts)
+
+
 def where(view: JobView) -> str:
     """For example "on node-0 (GPU 2, 3)", "on 4 nodes (node-0, node-1, …)"; "" before it has a place."""
     names = nodes(view)
@@ -60,8 +72,8 @@ def where(view: JobView) -> str:
     if len(names) > 1:
         shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
         return f"on {len(names)} nodes ({shown})"
-    indices = sorted(index for task in view.attempt.tasks for index in task.gpu_indices)
-    return f"on {names[0]} (GPU {', '.join(map(str, indices))})" if indices else f"on {names[0]}"
+    indices = numbers(index for task in view.attempt.tasks for index in task.gpu_indices)
+    return f"on {names[0]} (GPU {indices})" if indices else f"on {names[0]}"
 
 
 def runtime_s(view: JobView, now_us: int) -> float | None:
@@ -84,9 +96,11 @@ def elapsed(view: JobView, now_us: int) -> str:
 
 
 def waiting(view: JobView) -> str:
-    """Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …"."""
+    """Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …". A reason that begins with it will do."""
     place = f"{ordinal(view.position)} in queue {view.queue}" if view.position else f"in queue {view.queue}"
     reason = view.waits or view.reason
+    if reason and reason.startswith(f"Number {view.position} in queue {view.queue}"):
+        return reason
     return f"{place}: {reason}" if reason else place
 
 

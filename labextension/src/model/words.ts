@@ -244,12 +244,28 @@ export function where(view: JobView, trans: TranslationBundle): string {
       ? trans.__('on at least %1 nodes (%2)', names.length, named)
       : trans.__('on %1 nodes (%2)', names.length, named);
   }
-  const indices = [...new Set(tasks.flatMap(task => task.gpu_indices))].sort(
-    (one, other) => one - other
-  );
-  return indices.length
-    ? trans.__('on %1 (GPU %2)', names[0], indices.join(', '))
+  const indices = numbers(tasks.flatMap(task => task.gpu_indices));
+  return indices
+    ? trans.__('on %1 (GPU %2)', names[0], indices)
     : trans.__('on %1', names[0]);
+}
+
+/** For example "0, 2, 4–7": three or more in a row are drawn together. */
+export function numbers(values: readonly number[]): string {
+  const runs: number[][] = [];
+  for (const value of [...new Set(values)].sort((one, other) => one - other)) {
+    const run = runs[runs.length - 1];
+    if (run && value === run[run.length - 1] + 1) {
+      run.push(value);
+    } else {
+      runs.push([value]);
+    }
+  }
+  return runs
+    .map(run =>
+      run.length > 2 ? `${run[0]}–${run[run.length - 1]}` : run.join(', ')
+    )
+    .join(', ');
 }
 
 type Timed = Pick<JobView, 'started_us' | 'ended_us'>;
@@ -289,9 +305,12 @@ export function place(
     : trans.__('in queue %1', view.queue);
 }
 
-/** Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …". */
+/** Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …". A reason that begins with it will do. */
 export function waiting(view: JobView, trans: TranslationBundle): string {
-  return joined([place(view, trans), view.waits || view.reason], ': ');
+  const why = view.waits || view.reason;
+  return why?.startsWith(`Number ${view.position} in queue ${view.queue}`)
+    ? why
+    : joined([place(view, trans), why], ': ');
 }
 
 /** The time from submit to the first step report: "first step after 3.2 s"; "" before. */

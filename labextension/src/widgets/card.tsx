@@ -16,6 +16,7 @@ import { useNowMs } from '../panels/hooks';
 import { CommandIDs, IGpuCluster } from '../tokens';
 import { Button } from './button';
 import { CancelButton } from './cancelButton';
+import { FactList, IFact } from './factList';
 import { Figures } from './figures';
 import { useHistory, useInView, useJob, useTail } from './jobHooks';
 import { ProgressBar } from './progressBar';
@@ -140,7 +141,7 @@ function Facts(props: {
   trans: TranslationBundle;
 }): JSX.Element {
   const { job, isSimulated, trans } = props;
-  const facts: [string, React.ReactNode][] = [
+  const facts: IFact[] = [
     [
       'state',
       <span title={times(job, trans)}>{words.stateText(job, trans)}</span>
@@ -149,9 +150,9 @@ function Facts(props: {
     [
       'gpus',
       job.gpus && isSimulated ? (
-        <>
+        <span className="jp-gpucluster-together">
           {words.gpus(job.gpus, trans)} <SimulatedBadge trans={trans} />
-        </>
+        </span>
       ) : (
         words.gpus(job.gpus, trans)
       )
@@ -162,17 +163,7 @@ function Facts(props: {
     ['owner', job.owner && !job.mine && trans.__('of %1', job.owner_name)],
     ['share', shared(job.share, trans)]
   ];
-  return (
-    <>
-      {facts
-        .filter(([, fact]) => fact)
-        .map(([key, fact]) => (
-          <span key={key} className="jp-gpucluster-fact">
-            {fact}
-          </span>
-        ))}
-    </>
-  );
+  return <FactList className="jp-gpucluster-cardFacts" facts={facts} />;
 }
 
 /** When things happened, for a tooltip. */
@@ -337,6 +328,8 @@ function LogTail(props: {
     job.id,
     isLooking && isOpen && job.can_read && PRINTS.has(job.state)
   );
+  const most = React.useRef(0); // so that the card does not grow and shrink with each new line
+  most.current = Math.max(most.current, lines.length);
   if (!lines.length) {
     return null;
   }
@@ -348,8 +341,8 @@ function LogTail(props: {
     >
       <summary data-lm-suppress-shortcuts="true">{trans.__('Output')}</summary>
       <pre>
-        {lines.map((line, index) => (
-          <div key={index}>{line || ' '}</div>
+        {Array.from({ length: most.current }, (_, index) => (
+          <div key={index}>{lines[index] || ' '}</div>
         ))}
       </pre>
     </details>

@@ -5,6 +5,7 @@ import * as React from 'react';
 import { JobView, Progress } from '../api/schemas';
 import * as words from '../model/words';
 import { IGpuCluster } from '../tokens';
+import { FactList, IFact } from './factList';
 import { Sparkline } from './sparkline';
 
 export interface IFiguresProps {
@@ -24,12 +25,12 @@ export function Figures(props: IFiguresProps): JSX.Element | null {
   const names = metricNames(progress).slice(0, MOST_METRICS);
   const points = useCourse(cluster, job, names[0], isInView);
   const pace = job.state === 'running' ? paceNow(cluster, job, nowUs) : null;
-  const figures: [string, React.ReactNode][] = [
+  const figures: IFact[] = [
     ['elapsed', words.elapsed(job, nowUs, trans)],
     ['steps', words.steps(progress, trans)],
-    ...names.map((name, index): [string, React.ReactNode] => [
+    ...names.map((name, index): IFact => [
       `metric ${name}`,
-      <>
+      <span className="jp-gpucluster-together">
         {name} {words.figure(progress!.metrics[name])}
         {index === 0 && points.length > 1 && (
           <>
@@ -37,22 +38,13 @@ export function Figures(props: IFiguresProps): JSX.Element | null {
             <Sparkline points={points} label={name} trans={trans} />
           </>
         )}
-      </>
+      </span>
     ]),
     ['rate', pace && words.rateText(pace, trans)],
     ['left', pace && words.leftText(pace, trans)],
     ['first', progress && words.firstFeedback(job, trans)]
   ];
-  const shown = figures.filter(([, figure]) => figure);
-  return shown.length ? (
-    <div className="jp-gpucluster-cardFigures">
-      {shown.map(([key, figure]) => (
-        <span key={key} className="jp-gpucluster-fact">
-          {figure}
-        </span>
-      ))}
-    </div>
-  ) : null;
+  return <FactList className="jp-gpucluster-cardFigures" facts={figures} />;
 }
 
 /** "loss" first, as it is what one looks at. */

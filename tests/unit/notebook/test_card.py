@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from unit.notebook.views import SECOND, attempt, job, progress, task
 
+from jupyter_gpucluster import describe
 from jupyter_gpucluster.card import MIME, Card
 
 
@@ -21,6 +23,12 @@ def test_waiting_job_says_why_and_where_it_stands():
     assert "3rd in queue vision: all 16 GPUs are in use" in card.html(0)
 
 
+def test_place_in_the_queue_is_told_once():
+    behind = "Number 2 in queue vision, behind job 3, which waits: all 16 GPUs are in use."
+    card = card_of(job(state="pending", position=2, waits=behind))
+    assert card.text(0) == f"◌ job 12 train · pending, {behind}"
+
+
 def test_running_job_says_where_how_far_and_how_fast():
     running = {
         "state": "running",
@@ -34,6 +42,14 @@ def test_running_job_says_where_how_far_and_how_fast():
         "● job 12 train · running on node-0 (GPU 2, 3) · step 30/100 · loss 0.3 · 10 steps/s, 7.0 s left"
     )
     assert "width:30.0%" in card.html(0)
+
+
+@pytest.mark.parametrize(
+    ("indices", "wanted"),
+    [((), ""), ((5,), "5"), ((3, 2), "2, 3"), (range(8), "0–7"), ((0, 2, 3, 5, 6, 7, 7), "0, 2, 3, 5–7")],
+)
+def test_gpus_in_a_row_are_drawn_together(indices, wanted):
+    assert describe.numbers(indices) == wanted
 
 
 def test_running_job_without_progress_says_how_long_it_has_been_running():

@@ -115,6 +115,13 @@ describe('a job in one line', () => {
     );
   });
 
+  it('tells the place in the queue once', () => {
+    const waits =
+      'Number 2 in queue vision, behind job 3, which waits: all 16 GPUs are in use.';
+    const job = aJob({ state: 'pending', position: 2, waits });
+    expect(words.waiting(job, trans)).toBe(waits);
+  });
+
   it('says of a running job where, how far and how fast', () => {
     const job = aJob({
       state: 'running',
@@ -157,6 +164,16 @@ describe('a job in one line', () => {
   ])('of a job that %s for "%s" tells nothing twice', (state, reason, told) => {
     const job = aJob({ state, reason, started_us: 0, ended_us: SECOND_US });
     expect(words.standing(job, 0, trans)).toBe(`${state} after 1.0 s${told}`);
+  });
+
+  it.each([
+    [[], ''],
+    [[5], '5'],
+    [[3, 2], '2, 3'],
+    [[7, 6, 5, 4, 3, 2, 1, 0], '0–7'],
+    [[0, 2, 3, 5, 6, 7, 7], '0, 2, 3, 5–7']
+  ])('draws GPUs in a row together: %p', (indices, wanted) => {
+    expect(words.numbers(indices)).toBe(wanted);
   });
 
   it('names the nodes of a gang, three at most', () => {
