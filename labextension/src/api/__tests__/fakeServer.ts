@@ -66,9 +66,9 @@ export class FakeServer {
   readonly sockets: FakeWebSocket[] = [];
 
   get settings(): ServerConnection.ISettings {
-    const server = this;
+    const connect = (url: string) => new FakeWebSocket(url, this);
     const Socket = function (url: string) {
-      return new FakeWebSocket(url, server);
+      return connect(url);
     };
     return {
       baseUrl: 'http://localhost/user/ada/',
