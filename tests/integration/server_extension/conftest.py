@@ -16,9 +16,9 @@ TIMEOUT_S = 60.0
 
 
 @contextlib.contextmanager
-def own_server() -> Iterator[JupyterServer]:
+def own_server(*options: str) -> Iterator[JupyterServer]:
     folder = Path(tempfile.mkdtemp(prefix="gps-"))
-    running = JupyterServer(folder)
+    running = JupyterServer(folder, *options)
     try:
         running.start()
         yield running

@@ -85,6 +85,48 @@ def test_two_channels_run_side_by_side(server: JupyterServer) -> None:
     assert printed(page.items(output)) == "a\n"
 
 
+def test_live_channel_tells_everything_and_then_what_changes(server: JupyterServer) -> None:
+    with Page(server) as page:
+        channel = page.open("live", {"topics": "queues,nodes,jobs"})
+        page.until(lambda message: message.get("channel") == channel)
+        first = page.items(channel)[0]
+        assert sorted(first["full"]) == ["jobs", "nodes", "queues"]
+        job = submit(server, "true")
+        states: list[str] = []
+        while "succeeded" not in states:
+            page.receive()
+            states = [
+                each["state"]
+                for update in page.items(channel)
+                for each in update.get("jobs", [])
+                if each["id"] == job["id"]
+            ]
+        seq = page.items(channel)[-1]["seq"]
+        page.break_off()
+    with Page(server, page.page_id) as again:
+        have = {"topics": "queues,nodes,jobs", "have": "queues,nodes,jobs", "after": seq}
+        channel = again.open("live", have)
+        submit(server, "true")
+        again.until(lambda _: any(update.get("jobs") for update in again.items(channel)))
+        assert all(update["seq"] >= seq and "full" not in update for update in again.items(channel))
+
+
+def test_cell_channel_draws_a_job_to_its_end(server: JupyterServer) -> None:
+    job = submit(server, "echo drawn anew")
+    with Page(server) as page:
+        channel = page.open("cell", cell={"job_id": job["id"]})
+        assert page.until_over(channel) == {"type": "ended", "channel": channel}
+        steps = page.items(channel)
+    assert (steps[0]["op"], steps[-1]["op"]) == ("card", "done")
+    assert "drawn anew\n" in "".join(step.get("text", "") for step in steps)
+
+
+def test_cell_of_a_job_that_is_not_there_is_not_found(server: JupyterServer) -> None:
+    with Page(server) as page:
+        failed = page.until_over(page.open("cell", cell={"job_id": "0" * 26}))
+    assert (failed["type"], failed["status"], failed["error"]["code"]) == ("failed", 404, "not_found")
+
+
 # ---- who gets in
 
 
@@ -356,6 +398,17 @@ def test_page_that_leaves_leaves_nothing_open(server: JupyterServer) -> None:
 def test_silent_connection_says_that_it_is_alive(server: JupyterServer) -> None:
     with Page(server) as page:
         assert [page.receive()["type"] for _ in range(2)] == ["hello", "alive"]
+
+
+def test_page_that_does_not_answer_is_taken_for_gone() -> None:
+    settings = "--ServerApp.tornado_settings={'ws_ping_interval': 300}"
+    with own_server(settings) as server, Page(server) as dead, Page(server) as page:
+        dead.claim("cell")
+        assert dead.until_claimed() == (True, "log")
+        page.claim("cell")
+        assert page.until_claimed() == (False, "log")
+        # It receives nothing more, and so answers no ping.
+        assert page.until_claimed() == (True, "log")
 
 
 def test_server_that_stops_says_goodbye() -> None:
