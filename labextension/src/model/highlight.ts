@@ -35,6 +35,11 @@ export class Highlight {
     }
   }
 
+  /** Pin a job, or let it go when it is pinned already. */
+  toggle(job: number | null): void {
+    this.pin(job === this._pinned ? null : job);
+  }
+
   private _changed = new Signal<this, void>(this);
   private _hovered: number | null = null;
   private _pinned: number | null = null;
