@@ -25,15 +25,9 @@ import {
 import { ServerClock } from './clock';
 import { LiveFeed } from './feed';
 import { OncePerFrame } from './frames';
-import { Interests } from './interests';
-import {
-  forget,
-  IClusterState,
-  IMerged,
-  merge,
-  newestFirst,
-  NOTHING
-} from './merge';
+import { Interests, isJobId } from './interests';
+import { forget, IClusterState, IMerged, merge, NOTHING } from './merge';
+import { newestFirst } from './mergeJobs';
 import { Tracks } from './tracks';
 
 /** What nobody looks at any more is kept for so long: most often somebody is back at once. */
@@ -98,7 +92,7 @@ export class ClusterModel implements IGpuCluster, IDisposable {
   }
 
   isGone(id: string): boolean {
-    return this.state.gone.has(id);
+    return this.state.gone.has(id) || !isJobId(id);
   }
 
   track(id: string): ITrack {

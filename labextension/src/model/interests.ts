@@ -8,6 +8,11 @@ export const MAX_JOBS = 200;
 
 const TOPICS: readonly Topic[] = ['status', 'queues', 'nodes', 'jobs', 'mine'];
 
+/** Whether it can be the id of a job. One that a notebook has got wrong must not spoil the request for all others. */
+export function isJobId(id: string): boolean {
+  return /^[0-9a-z]{1,64}$/.test(id);
+}
+
 /** The union of interests. */
 export interface IWanted {
   readonly topics: readonly Topic[];
@@ -34,7 +39,7 @@ export class Interests {
     for (const watch of [...this.watches].reverse()) {
       watch.interest.topics?.forEach(topic => topics.add(topic));
       for (const id of watch.interest.jobs ?? []) {
-        if (jobs.size < MAX_JOBS) {
+        if (jobs.size < MAX_JOBS && isJobId(id)) {
           jobs.add(id);
         }
       }

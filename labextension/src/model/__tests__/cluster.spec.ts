@@ -256,6 +256,7 @@ describe('what is known', () => {
     cluster.watch({ jobs: ['job1'] });
     await pass(50);
     expect(cluster.isGone('job1')).toBe(false);
+    expect(cluster.isGone('no id')).toBe(true);
     streams.tell({ jobs_gone: ['job1'] });
     expect(cluster.isGone('job1')).toBe(true);
     await pass(20);

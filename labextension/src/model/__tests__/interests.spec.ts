@@ -46,3 +46,9 @@ it('of too many jobs those win that were asked for last', () => {
   expect(interests.wanted().jobs).toContain('first');
   expect(interests.wanted().jobs).not.toContain('later0');
 });
+
+it('what cannot be the id of a job is not asked for: it would spoil the request for all others', () => {
+  const interests = new Interests(() => {});
+  interests.watch({ jobs: ['a,b', '', '../x', 'A'.repeat(65), 'j0b'] });
+  expect(interests.wanted().jobs).toEqual(['j0b']);
+});

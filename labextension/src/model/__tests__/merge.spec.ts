@@ -1,7 +1,8 @@
 import { LiveUpdate } from '../../api/schemas';
 import { Topic } from '../../tokens';
 import { IWanted } from '../interests';
-import { forget, IClusterState, merge, newestFirst, NOTHING } from '../merge';
+import { forget, IClusterState, merge, NOTHING } from '../merge';
+import { KEPT_JOBS, MOST_JOBS, newestFirst } from '../mergeJobs';
 import {
   jobView,
   liveStatus,
@@ -185,6 +186,34 @@ describe('a change', () => {
       { jobs: [jobView({ number: 1 })] }
     ]);
     expect(state.gone.size).toBe(0);
+  });
+});
+
+describe('a list that only grows', () => {
+  const ended = (number: number) =>
+    jobView({ number, state: 'succeeded', ended_us: NOW_US });
+
+  it('forgets the oldest jobs that have ended, and counts them', () => {
+    const oldest = [
+      jobView({ number: 1, state: 'running' }),
+      ended(2),
+      ended(3)
+    ];
+    const more = Array.from({ length: MOST_JOBS - 3 }, (_, at) =>
+      ended(at + 4)
+    );
+    const wanted = wants(['jobs'], ['job2']);
+    const full = { full: ['jobs' as const], jobs: [...more, ...oldest] };
+    const state = after([{ ...full, jobs_left_out: 5 }], wanted);
+    expect(state.jobs.size).toBe(MOST_JOBS);
+    const next = merge(state, update({ jobs: [ended(MOST_JOBS + 1)] }), wanted);
+    expect(next.state.jobs.size).toBe(KEPT_JOBS + 2); // one still runs, one is watched
+    expect(numbers(next.state).slice(-2)).toEqual([2, 1]);
+    expect(numbers(next.state)[0]).toBe(MOST_JOBS + 1);
+    expect(next.state.jobs.size + next.state.jobsLeftOut).toBe(
+      MOST_JOBS + 1 + 5
+    );
+    expect(next.jobs.has('job3')).toBe(true);
   });
 });
 
