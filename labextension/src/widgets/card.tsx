@@ -19,6 +19,7 @@ import { CancelButton } from './cancelButton';
 import { FactList, IFact } from './factList';
 import { Figures } from './figures';
 import { useHistory, useInView, useJob, useTail } from './jobHooks';
+import { OWN_KEYS_CLASS, useOwnKeys } from './ownKeys';
 import { ProgressBar } from './progressBar';
 import { SimulatedBadge } from './simulatedBadge';
 import { stateClass, StateIcon } from './stateIcon';
@@ -322,6 +323,7 @@ function LogTail(props: {
 }): JSX.Element | null {
   const { job, context, isLooking } = props;
   const { streams, trans } = context;
+  useOwnKeys();
   const [isOpen, setIsOpen] = React.useState(true);
   const lines = useTail(
     streams,
@@ -339,7 +341,7 @@ function LogTail(props: {
       open={isOpen}
       onToggle={event => setIsOpen(event.currentTarget.open)}
     >
-      <summary data-lm-suppress-shortcuts="true">{trans.__('Output')}</summary>
+      <summary className={OWN_KEYS_CLASS}>{trans.__('Output')}</summary>
       <pre>
         {Array.from({ length: most.current }, (_, index) => (
           <div key={index}>{lines[index] || ' '}</div>

@@ -1,8 +1,9 @@
 import { nullTranslator } from '@jupyterlab/translation';
-import { render, screen } from '@testing-library/react';
+import { fireEvent, render, screen } from '@testing-library/react';
 import * as React from 'react';
 
 import { STATE_GLYPHS } from '../../model/words';
+import { Button } from '../button';
 import { ProgressBar } from '../progressBar';
 import { SimulatedBadge } from '../simulatedBadge';
 import { Sparkline } from '../sparkline';
@@ -119,4 +120,21 @@ describe('Sparkline', () => {
 it('calls simulated GPUs simulated', () => {
   render(<SimulatedBadge trans={trans} />);
   expect(screen.getByText('simulated').title).toMatch(/no such hardware/);
+});
+
+it('a button in an output keeps its own keys from the notebook, and no others', () => {
+  render(<Button>{'Log'}</Button>);
+  const button = screen.getByRole('button');
+  const isKept = (key: string, modifiers = {}) => {
+    fireEvent.keyDown(button, { key, ...modifiers });
+    return button.hasAttribute('data-lm-suppress-shortcuts');
+  };
+  expect(['Enter', ' ', 'Escape'].map(key => isKept(key))).toEqual([
+    true,
+    true,
+    true
+  ]);
+  expect(isKept('s', { ctrlKey: true })).toBe(false);
+  expect(isKept('Enter', { ctrlKey: true })).toBe(false);
+  expect(isKept('j')).toBe(false);
 });
