@@ -12,6 +12,7 @@ export const DEFAULTS: Readonly<ISettingValues> = {
   submitOptions: '--gpus 1',
   jobsShown: 'mine',
   colourBy: 'job',
+  topologySize: 'auto',
   fillCells: true,
   saveFilledCells: true,
   notifyOnEnd: 'failed'

@@ -37,6 +37,7 @@ export interface ISettingValues {
   submitOptions: string;
   jobsShown: 'mine' | 'all';
   colourBy: 'job' | 'utilisation';
+  topologySize: 'auto' | 'large' | 'small';
   fillCells: boolean;
   saveFilledCells: boolean;
   notifyOnEnd: 'failed' | 'all' | 'never';
