@@ -7,6 +7,7 @@ import { log } from './plugins/log';
 import { settings } from './plugins/settings';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
+import { topology } from './plugins/topology';
 
 export { IGpuCluster, IGpuSettings, IGpuStreams } from './tokens';
 
@@ -15,6 +16,7 @@ export default [
   streams,
   cluster,
   sidebar,
+  topology,
   statusbar,
   commands,
   card,

@@ -7,9 +7,9 @@ import { GpuView } from '../api/schemas';
 import { Highlight, highlight as shared } from '../model/highlight';
 import { ITopology, topology } from '../model/topology';
 import {
-  ITopologyChoice,
   TopologyChoice,
-  topologyChoice
+  topologyChoice,
+  TopologyValues
 } from '../model/topologyChoice';
 import {
   filtered,
@@ -62,7 +62,7 @@ export function Topology(props: ITopologyProps): JSX.Element {
     topics: ['nodes', 'status'],
     jobs: pinned?.id ? [pinned.id] : []
   });
-  const room = roomFor(layout, choice.current, whole.nodes);
+  const room = roomFor(layout, choice.values, whole.nodes);
   const columns = columnsFor(room, width);
   const shown = React.useMemo(
     () => rows(filtered(whole.racks, filter), columns),
@@ -78,7 +78,7 @@ export function Topology(props: ITopologyProps): JSX.Element {
     <section
       ref={root}
       style={sizes(room, shown)}
-      className={`jp-gpucluster-topology jp-gpucluster-mod-${layout} jp-gpucluster-mod-${room} jp-gpucluster-mod-by-${choice.current.colors}${isMeasured ? ' jp-gpucluster-mod-measured' : ''}`}
+      className={`jp-gpucluster-topology jp-gpucluster-mod-${layout} jp-gpucluster-mod-${room} jp-gpucluster-mod-by-${choice.values.colourBy}${isMeasured ? ' jp-gpucluster-mod-measured' : ''}`}
     >
       <TopologyHead
         {...props}
@@ -111,7 +111,7 @@ export function Topology(props: ITopologyProps): JSX.Element {
         <footer className={isTelling ? 'jp-gpucluster-mod-telling' : ''}>
           <TopologyLegend
             topology={whole}
-            colors={choice.current.colors}
+            colourBy={choice.values.colourBy}
             trans={trans}
           />
           {layout === 'wide' && (
@@ -166,17 +166,19 @@ function useTopology(
 
 function roomFor(
   layout: ITopologyProps['layout'],
-  choice: ITopologyChoice,
+  choice: TopologyValues,
   nodes: number
 ): Room {
   if (layout === 'narrow') {
     return 'line';
   }
-  return choice.density === 'auto'
-    ? nodes > FEW_NODES
-      ? 'dense'
-      : 'roomy'
-    : choice.density;
+  const size =
+    choice.topologySize === 'auto'
+      ? nodes > FEW_NODES
+        ? 'small'
+        : 'large'
+      : choice.topologySize;
+  return size === 'large' ? 'roomy' : 'dense';
 }
 
 /** Sides in pixels of the squares that stand for GPUs. */

@@ -5,7 +5,7 @@ import { launchIcon } from '@jupyterlab/ui-components';
 import * as React from 'react';
 
 import { ITopology } from '../model/topology';
-import { Colors, Density, TopologyChoice } from '../model/topologyChoice';
+import { TopologyChoice, TopologyValues } from '../model/topologyChoice';
 import { IFreePieces } from '../model/topologyFree';
 import {
   gpusFreeText,
@@ -122,32 +122,31 @@ function LargestByType(props: {
 
 function Controls(props: IHeadProps): JSX.Element {
   const { choice, room, commands, trans } = props;
-  const { colors } = choice.current;
   const isNarrow = room === 'line';
   return (
     <div className="jp-gpucluster-topologyControls">
-      <Choice<Colors>
+      <Choice<TopologyValues['colourBy']>
         label={trans.__('Colours')}
-        chosen={colors}
+        chosen={choice.values.colourBy}
         options={[
           ['job', trans.__('Jobs'), trans.__('Colours stand for jobs')],
           [
-            'utilization',
+            'utilisation',
             trans.__('Utilisation'),
             trans.__('Colours stand for utilisation')
           ]
         ]}
-        onChoose={next => choice.set({ colors: next })}
+        onChoose={next => choice.set('colourBy', next)}
       />
       {!isNarrow && (
-        <Choice<Density>
+        <Choice<TopologyValues['topologySize']>
           label={trans.__('Size')}
-          chosen={room as Density}
+          chosen={room === 'roomy' ? 'large' : 'small'}
           options={[
-            ['roomy', trans.__('Large'), trans.__('All about each GPU')],
-            ['dense', trans.__('Small'), trans.__('Many nodes at once')]
+            ['large', trans.__('Large'), trans.__('All about each GPU')],
+            ['small', trans.__('Small'), trans.__('Many nodes at once')]
           ]}
-          onChoose={next => choice.set({ density: next })}
+          onChoose={next => choice.set('topologySize', next)}
         />
       )}
       {isNarrow && commands.hasCommand(CommandIDs.openTopology) && (

@@ -12,7 +12,7 @@ import {
   ITopology,
   jobColor
 } from '../model/topology';
-import { Colors } from '../model/topologyChoice';
+import { TopologyValues } from '../model/topologyChoice';
 import {
   busyStepLabel,
   kindLabel,
@@ -23,19 +23,19 @@ import { Button } from '../widgets/button';
 
 interface ILegendProps {
   topology: ITopology;
-  colors: Colors;
+  colourBy: TopologyValues['colourBy'];
   trans: TranslationBundle;
 }
 
 /** Only what there is: an entry without a GPU is left out. */
 export function TopologyLegend(props: ILegendProps): JSX.Element {
-  const { topology, colors, trans } = props;
+  const { topology, colourBy, trans } = props;
   return (
     <ul
       className="jp-gpucluster-topologyLegend"
       aria-label={trans.__('Legend')}
     >
-      {colors === 'job' ? (
+      {colourBy === 'job' ? (
         GPU_KINDS.filter(kind => topology.counts[kind] > 0).map(kind => (
           <Kind key={kind} kind={kind} counts={topology.counts} trans={trans} />
         ))
