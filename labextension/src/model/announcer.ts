@@ -59,7 +59,12 @@ export class Announcer {
     );
     return [...counts]
       .map(([state, count]) =>
-        this.trans.__('%1 jobs %2', count, stateLabel(state, this.trans))
+        this.trans._n(
+          '%1 job %2',
+          '%1 jobs %2',
+          count,
+          stateLabel(state, this.trans)
+        )
       )
       .join('; ');
   }

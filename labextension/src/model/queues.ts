@@ -227,6 +227,16 @@ export function usedText(
     : trans.__('%1 used, nothing guaranteed', used);
 }
 
+/** Of one GPU type: a guarantee that names no type says nothing of it. */
+export function typeUsedText(
+  figures: IGpuFigures,
+  trans: TranslationBundle
+): string {
+  return figures.guaranteed > 0
+    ? usedText(figures, trans)
+    : trans.__('%1 used', gpuCount(figures.used));
+}
+
 /** "3 free for good · 5 more until reclaimed" */
 export function freeText(
   figures: IGpuFigures,
@@ -342,6 +352,6 @@ export function typeLabel(
   return trans.__(
     '%1: %2',
     type,
-    joined([usedText(figures, trans), freeText(figures, trans)], ', ')
+    joined([typeUsedText(figures, trans), freeText(figures, trans)], ', ')
   );
 }

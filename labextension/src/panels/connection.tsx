@@ -65,21 +65,24 @@ export function Banner(props: IBannerProps): JSX.Element {
         <span>
           {heard === null
             ? trans.__('Nothing was heard from the cluster yet.')
-            : trans.__(
-                'Last update %1 ago.',
-                duration(Math.max(Math.round((nowMs - heard) / 1000), 1), trans)
-              )}
+            : trans.__('Last update %1 ago.', ageText(nowMs - heard, trans))}
         </span>{' '}
         {/* Told once, not every second. */}
         <span role="status">
           {asSentence(reason ?? trans.__('The scheduler does not answer'))}
-          {hint ? ` ${asSentence(hint)}` : ''}
+          {hint ? ` ${hint}` : ''}
         </span>{' '}
         <span>{trans.__('Trying again …')}</span>
       </p>
       <Button onClick={() => cluster.retry()}>{trans.__('Retry')}</Button>
     </div>
   );
+}
+
+/** In whole seconds: it is counted up. */
+function ageText(ageMs: number, trans: TranslationBundle): string {
+  const seconds = Math.max(Math.round(ageMs / 1000), 1);
+  return seconds < 60 ? trans.__('%1 s', seconds) : duration(seconds, trans);
 }
 
 /** Reasons of the API begin in lower case and have no full stop. */

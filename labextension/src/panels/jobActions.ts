@@ -25,6 +25,8 @@ export interface IJobActions {
   ask(id: string): void;
   dontAsk(): void;
   cancel(id: string): void;
+  /** Say in the row why something cannot be done. */
+  refuse(id: string, why: string): void;
   openLog(id: string): void;
   goToCell(id: string): void;
   toggleDetails(id: string): void;
@@ -90,15 +92,16 @@ export function useJobActions(
     return () => running.forEach(clearTimeout);
   }, []);
   const actions = React.useMemo<IJobActions>(() => {
+    const fail = (id: string, error: string) => {
+      dispatch({ do: 'failed', id, error });
+      const timer = setTimeout(() => {
+        timers.current.delete(timer);
+        dispatch({ do: 'dismiss', id });
+      }, ERROR_MS);
+      timers.current.add(timer);
+    };
     const attempt = (id: string, action: () => Promise<unknown>) => {
-      action().catch(error => {
-        dispatch({ do: 'failed', id, error: sentenceOf(error) });
-        const timer = setTimeout(() => {
-          timers.current.delete(timer);
-          dispatch({ do: 'dismiss', id });
-        }, ERROR_MS);
-        timers.current.add(timer);
-      });
+      action().catch(error => fail(id, sentenceOf(error)));
     };
     return {
       ask: id => dispatch({ do: 'ask', id }),
@@ -107,6 +110,7 @@ export function useJobActions(
         dispatch({ do: 'sent', id });
         attempt(id, () => cluster.cancel(id));
       },
+      refuse: fail,
       openLog: id =>
         attempt(id, () => commands.execute(CommandIDs.openLog, { job: id })),
       goToCell: id =>

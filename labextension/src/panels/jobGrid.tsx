@@ -9,13 +9,14 @@ import {
 } from '@tanstack/react-virtual';
 import * as React from 'react';
 
+import { JobView } from '../api/schemas';
 import { highlight } from '../model/highlight';
 import { Group, groupLabel, ListRow, Scope, stepTo } from '../model/jobList';
 import { isEnded, jobTitle, stateLabel } from '../model/words';
 import { IGpuCluster } from '../tokens';
 import { useSignal } from './hooks';
 import { IJobActions, IJobActionState } from './jobActions';
-import { JobRow, uncancellable } from './jobRow';
+import { askToCancel, JobRow, openLog } from './jobRow';
 
 /** Before a row was measured, by what it is. */
 const HEIGHTS = { group: 26, older: 40, running: 78, waiting: 62, ended: 44 };
@@ -40,14 +41,8 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
   const activeKey = useActive(rows, active);
   const virtualizer = useRows(rows, grid, activeKey);
   const items = virtualizer.getVirtualItems();
+  const heading = headingOf(rows, virtualizer.range?.startIndex ?? 0);
   const hovered = React.useRef<string | null>(null);
-  useAnchor(
-    rows,
-    items,
-    index => virtualizer.measurementsCache[index]?.start,
-    grid,
-    hovered
-  );
   useSignal(highlight.changed);
   const inView = items
     .map(item => rows[item.index])
@@ -79,7 +74,13 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
         highlight.hover(null);
       }}
     >
-      <KeepFocus grid={grid} rows={rows}>
+      <KeepPlace
+        grid={grid}
+        rows={rows}
+        items={items}
+        hovered={hovered}
+        startOf={index => startOf(virtualizer, index)}
+      >
         <div
           role="rowgroup"
           className="jp-gpucluster-jobSpace"
@@ -98,15 +99,19 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
                   data-key={row.key}
                   aria-rowindex={item.index + 1}
                   tabIndex={row.key === activeKey ? 0 : -1}
-                  style={{ transform: `translateY(${item.start}px)` }}
+                  style={
+                    item.index === heading
+                      ? { position: 'sticky', zIndex: 1 }
+                      : { transform: `translateY(${item.start}px)` }
+                  }
                   onFocus={() => setActive(row.key)}
                   onMouseEnter={() => {
                     hovered.current = row.key;
                     highlight.hover(row.kind === 'job' ? row.job.number : null);
                   }}
                   onDoubleClick={() => {
-                    if (row.kind === 'job' && row.job.can_read) {
-                      actions.openLog(row.key);
+                    if (row.kind === 'job') {
+                      openLog(row.job, actions, trans);
                     }
                   }}
                 >
@@ -118,7 +123,7 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
                       scope={scope}
                       isActive={row.key === activeKey}
                       isAsking={state.asking === row.key}
-                      isSent={state.sent.has(row.key)}
+                      state={shownState(row.job, state)}
                       error={state.errors.get(row.key)}
                       isExpanded={state.expanded.has(row.key)}
                       actions={actions}
@@ -138,7 +143,7 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
             );
           })}
         </div>
-      </KeepFocus>
+      </KeepPlace>
     </div>
   );
 }
@@ -154,16 +159,20 @@ function rowProps(
   }
   const { job } = row;
   const isLit = highlight.job === job.number;
-  const isStopping = state.sent.has(job.id) && !isEnded(job.state);
   return {
     className: 'jp-gpucluster-row jp-gpucluster-job',
     'data-job-id': job.id,
     'data-lit': isLit,
     'aria-label': `${jobTitle(job, trans)}, ${stateLabel(
-      isStopping ? 'stopping' : job.state,
+      shownState(job, state),
       trans
     )}`
   };
+}
+
+/** One that was just cancelled is stopping, though the cluster has not said so yet. */
+function shownState(job: JobView, state: IJobActionState): string {
+  return state.sent.has(job.id) && !isEnded(job.state) ? 'stopping' : job.state;
 }
 
 function OtherRow(props: {
@@ -234,95 +243,142 @@ function useRows(
     },
     getItemKey: React.useCallback((index: number) => rows[index].key, [rows]),
     overscan: OVERSCAN,
-    // The row with the focus stays there however far one scrolls.
+    scrollPaddingStart: HEIGHTS.group,
+    // The row with the focus stays there however far one scrolls, and so does the heading of what is in view.
     rangeExtractor: React.useCallback(
       (range: Range) => {
-        const shown = defaultRangeExtractor(range);
-        return activeIndex < 0 || shown.includes(activeIndex)
-          ? shown
-          : [...shown, activeIndex].sort((one, other) => one - other);
+        const heading = headingOf(rows, range.startIndex);
+        const shown = new Set(defaultRangeExtractor(range));
+        [heading, activeIndex]
+          .filter(at => at >= 0)
+          .forEach(at => shown.add(at));
+        return [...shown].sort((one, other) => one - other);
       },
-      [activeIndex]
+      [rows, activeIndex]
     )
   });
 }
 
-/**
- * When rows come or go above it, the row under the mouse stays where it is; without one that with the focus, and in a list
- * that is scrolled the first in view.
- */
-function useAnchor(
-  rows: readonly ListRow[],
-  items: VirtualItem[],
-  startOf: (index: number) => number | undefined,
-  grid: React.RefObject<HTMLDivElement>,
-  hovered: React.MutableRefObject<string | null>
-): void {
-  const before = React.useRef(new Map<string, number>());
-  React.useLayoutEffect(() => {
-    const element = grid.current;
-    if (!element) {
-      return;
-    }
-    const focused = element.contains(document.activeElement)
-      ? document.activeElement?.closest<HTMLElement>('[role="row"]')?.dataset
-          .key
-      : undefined;
-    const firstInView =
-      element.scrollTop > 0
-        ? [...before.current].find(([, start]) => start >= element.scrollTop)
-        : undefined;
-    const key = hovered.current ?? focused ?? firstInView?.[0];
-    const was = key === undefined ? undefined : before.current.get(key);
-    const is = startOf(rows.findIndex(row => row.key === key));
-    if (was !== undefined && is !== undefined && was !== is) {
-      element.scrollTop += is - was;
-    }
-    // Only new rows move others; that a row grows is the virtualizer's business.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [rows]);
-  React.useLayoutEffect(() => {
-    before.current = new Map(items.map(item => [String(item.key), item.start]));
-  });
+/** Where a row begins, with what was measured since the last drawing. */
+function startOf(
+  virtualizer: ReturnType<typeof useRows>,
+  index: number
+): number | undefined {
+  virtualizer.getVirtualItems(); // takes in what was measured
+  return virtualizer.measurementsCache[index]?.start;
 }
 
-interface IKeepFocusProps {
+/** Index of the heading above a row, or of the row itself when it is one; -1 without any. */
+function headingOf(rows: readonly ListRow[], index: number): number {
+  for (let at = Math.min(index, rows.length - 1); at >= 0; at--) {
+    if (rows[at].kind === 'group') {
+      return at;
+    }
+  }
+  return -1;
+}
+
+interface IKeepPlaceProps {
   grid: React.RefObject<HTMLDivElement>;
   rows: readonly ListRow[];
+  items: readonly VirtualItem[];
+  /** Key of the row under the mouse. */
+  hovered: { readonly current: string | null };
+  /** Where a row begins, by its index, as measured by now. */
+  startOf: (index: number) => number | undefined;
   children: React.ReactNode;
 }
 
-/** A row that moves in the document, or is gone, loses the focus: it is given back to it, or to the row that took its place. */
-class KeepFocus extends React.Component<IKeepFocusProps> {
-  getSnapshotBeforeUpdate(): { key: string; index: number } | null {
-    const focused = document.activeElement;
-    const row = focused?.closest<HTMLElement>('[role="row"]');
-    return row && this.props.grid.current?.contains(row)
-      ? { key: row.dataset.key ?? '', index: Number(row.dataset.index) }
-      : null;
+interface IPlace {
+  /** The row with the focus: its key and index. */
+  focused: { key: string; index: number } | null;
+  /** The row that is to stay where it is in the window onto the list. */
+  anchor: { key: string; offset: number } | null;
+}
+
+/**
+ * What one looks at stays where it is when rows come and go: the row under the mouse, without one that with the focus, and
+ * in a list that is scrolled the first in view. A row that moves in the document, or is gone, loses the focus: it is given
+ * back to it, or to the row that took its place.
+ */
+class KeepPlace extends React.Component<IKeepPlaceProps> {
+  componentDidMount(): void {
+    this.remember();
   }
 
-  componentDidUpdate(
-    _: unknown,
-    __: unknown,
-    had: { key: string; index: number } | null
-  ): void {
-    const { grid, rows } = this.props;
-    const lost =
-      document.activeElement === null ||
-      document.activeElement === document.body;
-    if (!had || !lost || !rows.length) {
-      return;
+  getSnapshotBeforeUpdate(before: IKeepPlaceProps): IPlace {
+    const focused = this.focused();
+    return {
+      focused,
+      anchor: before.rows !== this.props.rows ? this.anchor(focused?.key) : null
+    };
+  }
+
+  componentDidUpdate(_: unknown, __: unknown, place: IPlace): void {
+    if (place.anchor) {
+      this.holdFast(place.anchor);
     }
-    const near = rows[Math.min(had.index, rows.length - 1)].key;
-    if (!focusRow(grid.current, had.key)) {
-      focusRow(grid.current, near);
+    if (place.focused) {
+      this.giveBack(place.focused);
     }
+    this.remember();
   }
 
   render(): React.ReactNode {
     return this.props.children;
   }
+
+  private focused(): IPlace['focused'] {
+    const row = document.activeElement?.closest<HTMLElement>('[role="row"]');
+    return row && this.props.grid.current?.contains(row)
+      ? { key: row.dataset.key ?? '', index: Number(row.dataset.index) }
+      : null;
+  }
+
+  private anchor(focused: string | undefined): IPlace['anchor'] {
+    const scrolled = this.props.grid.current?.scrollTop ?? 0;
+    const firstInView = [...this.starts].find(
+      ([, start]) => scrolled > 0 && start >= scrolled
+    )?.[0];
+    const key = this.props.hovered.current ?? focused ?? firstInView;
+    const start = key === undefined ? undefined : this.starts.get(key);
+    return key === undefined || start === undefined
+      ? null
+      : { key, offset: start - scrolled };
+  }
+
+  private holdFast({ key, offset }: { key: string; offset: number }): void {
+    const { grid, rows, startOf } = this.props;
+    const start = startOf(rows.findIndex(row => row.key === key));
+    if (grid.current && start !== undefined) {
+      const scrolled = Math.max(0, start - offset);
+      if (Math.abs(scrolled - grid.current.scrollTop) >= 1) {
+        grid.current.scrollTop = scrolled;
+      }
+    }
+  }
+
+  private giveBack({ key, index }: { key: string; index: number }): void {
+    const { grid, rows } = this.props;
+    const isLost = [null, document.body].includes(
+      document.activeElement as HTMLElement | null
+    );
+    if (isLost && rows.length && !focusRow(grid.current, key)) {
+      focusRow(grid.current, rows[Math.min(index, rows.length - 1)].key);
+    }
+  }
+
+  /** Where the rows begin that are drawn now. */
+  private remember(): void {
+    const { items, rows, startOf } = this.props;
+    this.starts = new Map(
+      items
+        .filter(item => item.index < rows.length)
+        .map(item => [rows[item.index].key, startOf(item.index) ?? item.start])
+    );
+  }
+
+  private starts = new Map<string, number>();
 }
 
 function focusRow(grid: HTMLElement | null, key: string): boolean {
@@ -357,20 +413,11 @@ function onGridKey(
   } else if (row?.kind !== 'job' || !isOnRow) {
     return;
   } else if (event.key === 'Enter') {
-    if (row.job.can_read) {
-      actions.openLog(row.key);
-    }
+    openLog(row.job, actions, trans);
   } else if (event.key === ' ') {
     actions.toggleDetails(row.key);
   } else if (event.key === 'Delete') {
-    const isSent = state.sent.has(row.key);
-    const shown = isSent ? 'stopping' : row.job.state;
-    if (
-      !isEnded(row.job.state) &&
-      uncancellable(row.job, shown, trans) === undefined
-    ) {
-      actions.ask(row.key);
-    }
+    askToCancel(row.job, shownState(row.job, state), actions, trans);
   } else {
     return;
   }

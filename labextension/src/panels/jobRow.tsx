@@ -52,9 +52,9 @@ export interface IJobRowProps {
   scope: Scope;
   /** The row that Tab leads to. */
   isActive: boolean;
+  /** As shown: one that was just cancelled is stopping. */
+  state: string;
   isAsking: boolean;
-  /** Its cancellation is under way. */
-  isSent: boolean;
   error: string | undefined;
   isExpanded: boolean;
   actions: IJobActions;
@@ -66,8 +66,7 @@ export interface IJobRowProps {
 export const JobRow = React.memo(function JobRow(
   props: IJobRowProps
 ): JSX.Element {
-  const { job, isAsking, isSent, error, isExpanded, actions, trans } = props;
-  const state = isSent && !isEnded(job.state) ? 'stopping' : job.state;
+  const { job, state, isAsking, error, isExpanded, actions, trans } = props;
   return (
     <div role="gridcell" className="jp-gpucluster-jobCell">
       {isAsking && !isEnded(job.state) ? (
@@ -80,10 +79,10 @@ export const JobRow = React.memo(function JobRow(
             {job.name}
           </span>
           <span className="jp-gpucluster-gpus">{gpus(job.gpus, trans)}</span>
-          <Actions {...props} state={state} />
+          <Actions {...props} />
         </div>
       )}
-      <Standing {...props} state={state} />
+      <Standing {...props} />
       {error !== undefined && (
         <div className="jp-gpucluster-jobError">
           <span role="alert">{error}</span>
@@ -100,13 +99,8 @@ export const JobRow = React.memo(function JobRow(
   );
 });
 
-interface IStateProps extends IJobRowProps {
-  /** As shown: a job that was just cancelled is stopping. */
-  state: string;
-}
-
 /** The lines below the name. */
-function Standing(props: IStateProps): JSX.Element {
+function Standing(props: IJobRowProps): JSX.Element {
   const { job, state, scope, trans } = props;
   const owner = scope === 'all' ? job.owner_name || job.owner : null;
   if (isEnded(state)) {
@@ -134,7 +128,7 @@ function Standing(props: IStateProps): JSX.Element {
   );
 }
 
-function Running(props: IStateProps): JSX.Element {
+function Running(props: IJobRowProps): JSX.Element {
   const { job, state, track, trans, clockOffsetMs } = props;
   const isCounting = job.progress === null && state === 'running';
   const nowMs = useNowMs(isCounting ? TICK_MS : null);
@@ -187,7 +181,7 @@ function Metric(props: IJobRowProps): JSX.Element | null {
   );
 }
 
-function Ended(props: IStateProps & { owner: string | null }): JSX.Element {
+function Ended(props: IJobRowProps & { owner: string | null }): JSX.Element {
   const { job, owner, isExpanded, trans } = props;
   const nowUs = Date.now() * US_PER_MS;
   return (
@@ -231,10 +225,9 @@ function Clamped(props: {
   ) : null;
 }
 
-function Actions(props: IStateProps): JSX.Element {
+function Actions(props: IJobRowProps): JSX.Element {
   const { job, state, isActive, isExpanded, actions, trans } = props;
   const hasCell = job.notebook_path !== null && job.cell_id !== null;
-  const why = uncancellable(job, state, trans);
   return (
     <span className="jp-gpucluster-actions">
       <IconButton
@@ -255,43 +248,80 @@ function Actions(props: IStateProps): JSX.Element {
       <IconButton
         icon={textEditorIcon}
         label={trans.__('Log of job %1', job.number)}
-        whyNot={
-          job.can_read
-            ? undefined
-            : trans.__('its owner does not share it with you')
-        }
+        whyNot={whyNotRead(job, trans)}
         isReachable={isActive}
-        onClick={() => actions.openLog(job.id)}
+        onClick={() => openLog(job, actions, trans)}
       />
       {!isEnded(state) && (
         <IconButton
           icon={closeIcon}
           label={trans.__('Cancel job %1', job.number)}
-          whyNot={why}
+          whyNot={whyNotCancel(job, state, trans)}
           isReachable={isActive}
-          onClick={() => actions.ask(job.id)}
+          onClick={() => askToCancel(job, state, actions, trans)}
         />
       )}
     </span>
   );
 }
 
-/** Why the job cannot be cancelled; undefined when it can. */
-export function uncancellable(
+/** Ask whether the job is to be cancelled, or say why it cannot be. `state`: as shown. */
+export function askToCancel(
+  job: JobView,
+  state: string,
+  actions: IJobActions,
+  trans: TranslationBundle
+): void {
+  const why = whyNotCancel(job, state, trans);
+  if (why === undefined) {
+    actions.ask(job.id);
+  } else {
+    actions.refuse(job.id, why);
+  }
+}
+
+/** Undefined when it can be cancelled. */
+function whyNotCancel(
   job: JobView,
   state: string,
   trans: TranslationBundle
 ): string | undefined {
-  if (!job.can_control) {
-    return trans.__('only its owner and administrators may');
+  if (isEnded(state)) {
+    return trans.__('The job has ended.');
   }
-  return state === 'stopping' ? trans.__('it is being stopped') : undefined;
+  if (!job.can_control) {
+    return trans.__('Only its owner and administrators may cancel it.');
+  }
+  return state === 'stopping' ? trans.__('It is being stopped.') : undefined;
+}
+
+/** Open its log, or say why not. */
+export function openLog(
+  job: JobView,
+  actions: IJobActions,
+  trans: TranslationBundle
+): void {
+  const why = whyNotRead(job, trans);
+  if (why === undefined) {
+    actions.openLog(job.id);
+  } else {
+    actions.refuse(job.id, why);
+  }
+}
+
+function whyNotRead(
+  job: JobView,
+  trans: TranslationBundle
+): string | undefined {
+  return job.can_read
+    ? undefined
+    : trans.__('Its owner does not share its log with you.');
 }
 
 interface IIconButtonProps {
   icon: LabIcon;
   label: string;
-  /** Why it does nothing at present. */
+  /** Why it can do no more at present than to say so. */
   whyNot?: string;
   isExpanded?: boolean;
   /** Whether Tab leads to it. */
@@ -301,7 +331,7 @@ interface IIconButtonProps {
 
 function IconButton(props: IIconButtonProps): JSX.Element {
   const { icon: Icon, label, whyNot, isExpanded, isReachable, onClick } = props;
-  const caption = joined([label, whyNot], ': ');
+  const caption = joined([label, whyNot], '. ');
   return (
     <button
       type="button"
@@ -313,9 +343,7 @@ function IconButton(props: IIconButtonProps): JSX.Element {
       tabIndex={isReachable ? 0 : -1}
       onClick={event => {
         event.stopPropagation();
-        if (whyNot === undefined) {
-          onClick();
-        }
+        onClick();
       }}
       onDoubleClick={event => event.stopPropagation()}
     >

@@ -14,6 +14,7 @@ import {
   queueLabel,
   queueRows,
   typeLabel,
+  typeUsedText,
   usedText,
   waitingText
 } from '../model/queues';
@@ -203,8 +204,11 @@ function QueueItem(props: IQueueItemProps): JSX.Element {
       )}
       aria-describedby={id}
       tabIndex={isActive ? 0 : -1}
-      onClick={() => actions.activate(queue.name)}
       {...tooltip.anchor}
+      onFocus={event => {
+        actions.activate(queue.name);
+        tooltip.anchor.onFocus(event);
+      }}
     >
       <div className="jp-gpucluster-queueHead">
         <Twisty
@@ -216,26 +220,25 @@ function QueueItem(props: IQueueItemProps): JSX.Element {
         {waiting && <span className="jp-gpucluster-count">{waiting}</span>}
       </div>
       <Bar figures={figures} />
-      <Figures figures={figures} trans={trans} />
+      <Figures figures={figures} trans={trans}>
+        {isTyped && (
+          // For the pointer; the keyboard has Enter on the queue itself.
+          <span
+            className="jp-gpucluster-link"
+            aria-hidden
+            onClick={() => actions.toggleTypes(queue.name)}
+          >
+            {areTypesOpen ? trans.__('hide types') : trans.__('by type')}
+          </span>
+        )}
+      </Figures>
       {barred && <div className="jp-gpucluster-barred">{barred}</div>}
-      {isTyped && (
-        // For the pointer; the keyboard has Enter on the queue itself.
-        <span
-          className="jp-gpucluster-link"
-          aria-hidden
-          onClick={() => actions.toggleTypes(queue.name)}
-        >
-          {areTypesOpen
-            ? trans.__('hide GPU types')
-            : trans.__('by GPU type (%1)', row.types.length)}
-        </span>
-      )}
       {areTypesOpen &&
         row.types.map(([type, one]) => (
           <div key={type} className="jp-gpucluster-type">
             <div className="jp-gpucluster-queueHead">{type}</div>
             <Bar figures={one} />
-            <Figures figures={one} trans={trans} />
+            <Figures figures={one} isOfType trans={trans} />
           </div>
         ))}
       <span id={id} className="jp-gpucluster-spoken">
@@ -272,13 +275,23 @@ function Twisty(props: {
 
 function Figures(props: {
   figures: IGpuFigures;
+  isOfType?: boolean;
   trans: TranslationBundle;
+  children?: React.ReactNode;
 }): JSX.Element {
-  const { figures, trans } = props;
+  const { figures, isOfType, trans } = props;
+  const mine = mineText(figures, trans);
   return (
     <div className="jp-gpucluster-figures">
-      <div>{joined([usedText(figures, trans), mineText(figures, trans)])}</div>
-      <div className="jp-gpucluster-free">{freeText(figures, trans)}</div>
+      <div className="jp-gpucluster-used">
+        <span>
+          {isOfType ? typeUsedText(figures, trans) : usedText(figures, trans)}
+        </span>
+        {mine && <span className="jp-gpucluster-mine">{mine}</span>}
+      </div>
+      <div className="jp-gpucluster-free">
+        {freeText(figures, trans)} {props.children}
+      </div>
     </div>
   );
 }

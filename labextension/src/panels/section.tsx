@@ -40,13 +40,12 @@ export function Section(props: ISectionProps): JSX.Element {
       <h3>
         <button
           type="button"
-          id={`jp-gpucluster-${id}-title`}
           aria-expanded={isOpen}
           aria-controls={isOpen ? `jp-gpucluster-${id}-body` : undefined}
           onClick={onToggle}
         >
           <Caret.react tag="span" className="jp-gpucluster-caret" />
-          <span>{title}</span>
+          <span id={`jp-gpucluster-${id}-title`}>{title}</span>
           {summary && <span className="jp-gpucluster-summary">{summary}</span>}
         </button>
       </h3>

@@ -7,6 +7,7 @@ import { Signal } from '@lumino/signaling';
 import * as React from 'react';
 
 import { LiveStatus } from '../api/schemas';
+import { Scope } from '../model/jobList';
 import { SectionName, toggled, ViewState } from '../model/viewState';
 import { joined } from '../model/words';
 import { IGpuCluster } from '../tokens';
@@ -125,7 +126,11 @@ export function SidebarView(props: ISidebarProps): JSX.Element {
           />
         </Section>
         <Section
-          {...section('jobs', trans.__('Jobs'), jobsSummary(status, trans))}
+          {...section(
+            'jobs',
+            trans.__('Jobs'),
+            jobsSummary(status, view.current.scope, trans)
+          )}
         >
           <Jobs
             cluster={cluster}
@@ -146,17 +151,17 @@ function Header(props: {
   const { status, trans } = props;
   return (
     <header className="jp-gpucluster-header">
-      <div>
-        <h2>
-          {status
-            ? trans.__('GPU cluster %1', status.cluster)
-            : trans.__('GPU cluster')}
-        </h2>
-        {status?.simulated && <SimulatedBadge trans={trans} />}
-      </div>
+      <h2>
+        {status
+          ? trans.__('GPU cluster %1', status.cluster)
+          : trans.__('GPU cluster')}
+      </h2>
       {status ? (
         <>
-          <p>{clusterText(status, trans)}</p>
+          <p>
+            {clusterText(status, trans)}{' '}
+            {status.simulated && <SimulatedBadge trans={trans} />}
+          </p>
           {status.notes.map(note => (
             <p key={note} className="jp-gpucluster-note">
               {note}
@@ -187,13 +192,17 @@ function clusterText(status: LiveStatus, trans: TranslationBundle): string {
   ]);
 }
 
-/** Of all jobs; "" when there are none. */
+/** Of the jobs that the list has; "" when there are none. */
 function jobsSummary(
   status: LiveStatus | null,
+  scope: Scope,
   trans: TranslationBundle
 ): string {
+  const isMine = scope === 'mine';
+  const running = isMine ? status?.my_running : status?.running;
+  const waiting = isMine ? status?.my_waiting : status?.waiting;
   return joined([
-    status?.running ? trans.__('%1 running', status.running) : null,
-    status?.waiting ? trans.__('%1 waiting', status.waiting) : null
+    running ? trans.__('%1 running', running) : null,
+    waiting ? trans.__('%1 waiting', waiting) : null
   ]);
 }
