@@ -169,7 +169,7 @@ class Card:
             f"queue {job.queue}",
             describe.gpus(job.gpus) + (" (simulated)" if self.simulated and job.gpus else ""),
             f"{job.tasks} tasks" if job.tasks > 1 else "",
-            describe.where(job),
+            describe.where(job) if job.state != "pending" else "",  # not where it ran before
             f"attempt {job.attempts_made}" if job.attempts_made > 1 else "",
         )  # fmt: skip
         return [fact for fact in facts if fact]

@@ -151,15 +151,16 @@ function Facts(props: {
     [
       'gpus',
       job.gpus && isSimulated ? (
-        <span className="jp-gpucluster-together">
+        <>
           {words.gpus(job.gpus, trans)} <SimulatedBadge trans={trans} />
-        </span>
+        </>
       ) : (
         words.gpus(job.gpus, trans)
       )
     ],
     ['tasks', job.tasks > 1 && trans._n('%1 task', '%1 tasks', job.tasks)],
-    ['where', words.where(job, trans)],
+    // Of a job that waits again it would be where it ran before.
+    ['where', job.state !== 'pending' && words.where(job, trans)],
     ['attempt', words.attemptText(job.attempts_made, trans)],
     ['owner', job.owner && !job.mine && trans.__('of %1', job.owner_name)],
     ['share', shared(job.share, trans)]

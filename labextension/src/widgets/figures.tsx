@@ -30,7 +30,7 @@ export function Figures(props: IFiguresProps): JSX.Element | null {
     ['steps', words.steps(progress, trans)],
     ...names.map((name, index): IFact => [
       `metric ${name}`,
-      <span className="jp-gpucluster-together">
+      <>
         {name} {words.figure(progress!.metrics[name])}
         {index === 0 && points.length > 1 && (
           <>
@@ -38,7 +38,7 @@ export function Figures(props: IFiguresProps): JSX.Element | null {
             <Sparkline points={points} label={name} trans={trans} />
           </>
         )}
-      </span>
+      </>
     ]),
     ['rate', pace && words.rateText(pace, trans)],
     ['left', pace && words.leftText(pace, trans)],

@@ -23,6 +23,12 @@ def test_waiting_job_says_why_and_where_it_stands():
     assert "3rd in queue vision: all 16 GPUs are in use" in card.html(0)
 
 
+def test_job_that_waits_again_is_not_where_it_ran_before():
+    card = card_of(job(state="pending", position=1, attempts_made=1, attempt=attempt(task(), ended_us=1)))
+    assert "node-0" not in card.html(0)
+    assert "node-0" not in card.text(0)
+
+
 def test_place_in_the_queue_is_told_once():
     behind = "Number 2 in queue vision, behind job 3, which waits: all 16 GPUs are in use."
     card = card_of(job(state="pending", position=2, waits=behind))

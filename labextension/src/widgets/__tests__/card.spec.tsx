@@ -353,6 +353,7 @@ describe('the card of a job that was disturbed', () => {
       waits: 'starts when 2 GPUs are free'
     });
     expect(shown()).toContain('Attempt 1 is over: evicted');
+    expect(shown()).not.toContain('node-0'); // where it ran before
     expect(shown()).toContain(
       '1st in queue vision: starts when 2 GPUs are free'
     );
