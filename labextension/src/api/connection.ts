@@ -149,13 +149,13 @@ export class Connection {
     this.timer = window.setTimeout(() => this.connect(), waitMs);
     if (this.backoff.failures > 1 && !this.warned) {
       this.warned = true;
-      console.warn('GPU cluster: no connection to the Jupyter server; trying.');
+      console.warn('GPU cluster: no connection to the Jupyter server; it is tried again.');
     }
     this.events.onLost(
       new ApiError(0, {
         code: 'no_connection',
         reason: this.trans.__('There is no connection to the Jupyter server.'),
-        hint: this.trans.__('It is tried again by itself.')
+        hint: null
       })
     );
   }
