@@ -149,7 +149,9 @@ export class Connection {
     this.timer = window.setTimeout(() => this.connect(), waitMs);
     if (this.backoff.failures > 1 && !this.warned) {
       this.warned = true;
-      console.warn('GPU cluster: no connection to the Jupyter server; it is tried again.');
+      console.warn(
+        'GPU cluster: no connection to the Jupyter server; it is tried again.'
+      );
     }
     this.events.onLost(
       new ApiError(0, {
