@@ -14,7 +14,7 @@ from tornado.iostream import StreamClosedError
 from gpucluster.api.errors import GpuclusterError, Unavailable, error_body, http_status
 
 from .kernel_token import KernelTokenMixin
-from .link import SchedulerLink
+from .link import SchedulerLink, cancel_soon
 from .routes import STARTING, is_forwarded
 
 AUTH_RESOURCE = "gpucluster"
@@ -39,7 +39,7 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
     def on_connection_close(self) -> None:
         """The browser or kernel left: let go of the scheduler's stream at once."""
         if self._forwarding is not None:
-            self._forwarding.cancel()
+            cancel_soon(self._forwarding)
 
     @web.authenticated
     @authorized
@@ -85,23 +85,24 @@ class ForwardHandler(KernelTokenMixin, APIHandler):
         body = self.request.body if method in ("POST", "PUT") else None
         query = without_cache_buster(self.request.query)
         may_start = (method, path) in STARTING
-        response = await self._link.send(
+        async with self._link.send(
             method, path, query=query, body=body, headers=headers, may_start=may_start
-        )
-        try:
+        ) as response:
             self.set_status(response.status_code)
             for name in _RESPONSE_HEADERS:
                 if name in response.headers:
                     self.set_header(name, response.headers[name])
             if method != "HEAD":
-                async for chunk in response.aiter_raw():
-                    self.write(chunk)
-                    await self.flush()
+                await self._pass_body(response)
+        await self.finish()
+
+    async def _pass_body(self, response: httpx.Response) -> None:
+        try:
+            async for chunk in response.aiter_raw():
+                self.write(chunk)
+                await self.flush()
         except httpx.HTTPError as error:
             # The status line is out: cutting the connection is the one way left to say that the answer is not whole.
-            self.log.warning("GPU cluster: the answer to %s %s broke off: %r", method, path, error)
+            self.log.warning("GPU cluster: the answer to %s broke off: %r", self.request.path, error)
             self.request.connection.stream.close()  # type: ignore[union-attr]
             raise StreamClosedError from error
-        finally:
-            await response.aclose()
-        await self.finish()

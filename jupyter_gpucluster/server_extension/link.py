@@ -7,8 +7,10 @@ brought back by any request, since its jobs still run. With $GPUCLUSTER_ADDRESS 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 
 import httpx
@@ -76,8 +78,11 @@ class SchedulerLink:
         self._start_scheduler = start_scheduler
         self._log = log
         self._client: httpx.AsyncClient | None = None
+        #: Requests that are under way, or whose answer is being read.
+        self._in_use: Counter[httpx.AsyncClient] = Counter()
         self._finding = asyncio.Lock()
 
+    @contextlib.asynccontextmanager
     async def send(
         self,
         method: str,
@@ -87,8 +92,8 @@ class SchedulerLink:
         body: bytes | None,
         headers: Mapping[str, str],
         may_start: bool = False,
-    ) -> httpx.Response:
-        """Send one request (`path` below /v1/) and return the response with its body still to be read.
+    ) -> AsyncIterator[httpx.Response]:
+        """Send one request (`path` below /v1/); gives the response with its body still to be read, and closes it.
 
         A scheduler that does not answer is looked for again: it may have been restarted. What may have been done already
         is not repeated here; the client knows whether that is safe. `may_start`: start a scheduler for it.
@@ -96,20 +101,27 @@ class SchedulerLink:
         """
         for pause_s in (*RETRY_PAUSES_S, None):
             client = await self._connected(may_start)
-            request = client.build_request(
-                method, f"/v1/{path}?{query}" if query else f"/v1/{path}", content=body, headers=dict(headers)
-            )
-            try:
-                return await client.send(request, stream=True)
-            except httpx.HTTPError as error:
-                await self._drop(client)
-                nothing_was_done = isinstance(error, httpx.ConnectError) or method in ("GET", "HEAD")
-                if pause_s is None or not nothing_was_done:
-                    raise Unavailable(
-                        f"the scheduler does not answer: {error!r}", hint=LOOK_AT_LOG
-                    ) from error
-                await asyncio.sleep(pause_s)
-        raise AssertionError("unreachable")
+            async with self._using(client):
+                request = client.build_request(
+                    method,
+                    f"/v1/{path}?{query}" if query else f"/v1/{path}",
+                    content=body,
+                    headers=dict(headers),
+                )
+                try:
+                    response = await client.send(request, stream=True)
+                except httpx.HTTPError as error:
+                    self._forget(client)
+                    nothing_was_done = isinstance(error, httpx.ConnectError) or method in ("GET", "HEAD")
+                    if pause_s is None or not nothing_was_done:
+                        raise self._unavailable("the scheduler does not answer", error) from error
+                else:
+                    try:
+                        yield response
+                    finally:
+                        await response.aclose()
+                    return
+            await asyncio.sleep(pause_s)
 
     async def lines(self, path: str, query: str) -> AsyncIterator[list[bytes]]:
         """The lines of a streamed answer as they come, all that came at once together, undecoded.
@@ -117,23 +129,18 @@ class SchedulerLink:
         Close the iterator to let go of the stream. A stream that is not read is held up, by the socket's flow control.
         Raises Refused, Unavailable (it broke), TooLarge.
         """
-        headers = {"Accept-Encoding": "identity"}
-        response = await self.send("GET", path, query=query, body=None, headers=headers)
-        try:
-            if response.status_code != 200:
-                answer = await response.aread()
-                raise Refused(response.status_code, error_of(response.status_code, answer))
-            lines = LineReader()
-            async for chunk in response.aiter_raw():
-                if whole := lines.take(chunk):
-                    yield whole
-            lines.finish()
-        except httpx.HTTPError as error:
-            raise Unavailable(
-                f"the connection to the scheduler broke: {error!r}", hint=LOOK_AT_LOG
-            ) from error
-        finally:
-            await response.aclose()
+        async with self.send("GET", path, query=query, body=None, headers={}) as response:
+            try:
+                if response.status_code != 200:
+                    answer = await response.aread()
+                    raise Refused(response.status_code, error_of(response.status_code, answer))
+                lines = LineReader()
+                async for chunk in response.aiter_raw():
+                    if whole := lines.take(chunk):
+                        yield whole
+                lines.finish()
+            except httpx.HTTPError as error:
+                raise self._unavailable("the connection to the scheduler broke", error) from error
 
     def client(self) -> ApiClient:
         """A synchronous client of the same scheduler, for use in a thread."""
@@ -147,8 +154,9 @@ class SchedulerLink:
             self._log.warning("GPU cluster: %s", error)
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._drop(self._client)
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def _connected(self, may_start: bool) -> httpx.AsyncClient:
         async with self._finding:
@@ -166,17 +174,51 @@ class SchedulerLink:
         info = embedded.ensure_scheduler() if may_start else embedded.revive_scheduler()
         return parse_address(info.address)
 
-    async def _drop(self, client: httpx.AsyncClient) -> None:
+    @contextlib.asynccontextmanager
+    async def _using(self, client: httpx.AsyncClient) -> AsyncIterator[None]:
+        """A client that is not used for new requests any more is closed by its last one."""
+        self._in_use[client] += 1
+        try:
+            yield
+        finally:
+            self._in_use[client] -= 1
+            if not self._in_use[client]:
+                del self._in_use[client]
+                if client is not self._client:
+                    await client.aclose()
+
+    def _unavailable(self, reason: str, error: httpx.HTTPError) -> Unavailable:
+        """What httpx says of it is for the log."""
+        self._log.debug("GPU cluster: %s: %r", reason, error)
+        return Unavailable(reason, hint=LOOK_AT_LOG)
+
+    def _forget(self, client: httpx.AsyncClient) -> None:
+        """Look for the scheduler again with the next request. What others still read from this one is not cut off."""
         if self._client is client:
             self._client = None
-        await client.aclose()
+
+
+def cancel_soon(task: asyncio.Task[None]) -> None:
+    """Cancel a task that may be reading from the scheduler, behind all else that this turn of the loop has to do.
+
+    A read that is cancelled in the very turn in which its Unix socket became readable makes anyio (4.16) log an
+    InvalidStateError. A timer runs behind the sockets' callbacks of its turn.
+    """
+    asyncio.get_running_loop().call_later(0, task.cancel)
 
 
 def _client_of(address: Address) -> httpx.AsyncClient:
-    limits = httpx.Limits(max_connections=None)
+    headers = {"Accept-Encoding": "identity"}  # answers pass as they are
+    if address.token:
+        headers["Authorization"] = f"token {address.token}"
     return httpx.AsyncClient(
-        transport=httpx.AsyncHTTPTransport(uds=address.socket_path, limits=limits),
+        transport=httpx.AsyncHTTPTransport(
+            uds=address.socket_path,
+            # Certificates are loaded for https only: that takes longer than all the rest.
+            verify=address.base_url.startswith("https:"),
+            limits=httpx.Limits(max_connections=None),
+        ),
         base_url=address.base_url,
-        headers={"Authorization": f"token {address.token}"} if address.token else None,
+        headers=headers,
         timeout=TIMEOUT,
     )

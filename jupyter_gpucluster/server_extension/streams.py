@@ -37,7 +37,7 @@ from gpucluster.api.errors import (
 from .claims import Claims
 from .handlers import AUTH_RESOURCE
 from .kernel_token import KernelTokenMixin
-from .link import Refused, SchedulerLink
+from .link import Refused, SchedulerLink, cancel_soon
 from .messages import (
     ALIVE_S,
     PAGE_PROTOCOL,
@@ -106,7 +106,8 @@ class Channel:
         self._log = log
         self._window = Window()
         self._moved = asyncio.Event()  # lines left the window
-        self._flushing: asyncio.Handle | None = None
+        self._is_flushing = False  # a flush is under way
+        self._is_closed = False
 
     def acknowledge(self, count: int) -> None:
         """Raises InvalidRequest."""
@@ -114,16 +115,16 @@ class Channel:
         self._flush()
 
     def close(self) -> None:
-        """Send nothing more; cancel the task of `run` to let go of the stream."""
-        if self._flushing is not None:
-            self._flushing.cancel()
+        """Send nothing more. To let go of the stream, cancel the task of `run`."""
+        self._is_closed = True
 
     async def run(self) -> None:
         """Carry the stream until it is over, and the page is told so."""
         answer = await self._forward()
         while not self._window.is_empty:
             await self._next_move()
-        self._send(_encoder.encode(answer))
+        if not self._is_closed:
+            self._send(_encoder.encode(answer))
 
     async def _forward(self) -> Answer:
         """Read the stream to its end; what to tell the page then."""
@@ -145,8 +146,9 @@ class Channel:
     async def _put(self, line: bytes) -> None:
         """Add a line. It is sent when the stream has nothing more at the moment, or a message is full."""
         self._window.add(line)
-        if self._flushing is None:
-            self._flushing = asyncio.get_running_loop().call_soon(self._flush)
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
         while self._window.is_full:
             await self._next_move()
 
@@ -156,8 +158,8 @@ class Channel:
 
     def _flush(self) -> None:
         """Send what the window allows."""
-        self._flushing = None
-        while lines := self._window.take():
+        self._is_flushing = False
+        while not self._is_closed and (lines := self._window.take()):
             self._send(items_message(self._number, lines))
             self._moved.set()
 
@@ -226,7 +228,7 @@ class PageChannels:
         if number in self._open:
             channel, task = self._open.pop(number)
             channel.close()
-            task.cancel()
+            cancel_soon(task)
 
     def _known(self, number: int) -> int:
         if not 0 <= number <= self._last:

@@ -50,22 +50,30 @@ class Stream:
 
 
 class StreamServer:
-    """Listens on a Unix socket; `stream()` gives the next stream that is asked for. `answers`: path -> (status, body)."""
+    """Listens on a Unix socket; `stream()` gives the next stream that is asked for.
+
+    `answers`: path -> (status, body), or None: the connection is closed instead.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.address = f"unix:{folder / 's.sock'}"
-        self.answers: dict[str, tuple[int, Any]] = {}
+        self.answers: dict[str, tuple[int, Any] | None] = {}
         self._asked: asyncio.Queue[Stream] = asyncio.Queue()
         server = self
 
         class Handler(RequestHandler):
             def on_connection_close(self) -> None:
-                self._stream.reader_left.set()
-                self._stream.over.set()
+                if hasattr(self, "_stream"):
+                    self._stream.reader_left.set()
+                    self._stream.over.set()
 
             async def get(self, path: str) -> None:
                 if path in server.answers:
-                    status, body = server.answers[path]
+                    answer = server.answers[path]
+                    if answer is None:
+                        self.request.connection.stream.close()  # type: ignore[union-attr]
+                        return
+                    status, body = answer
                     self.set_status(status)
                     await self.finish(json.dumps(body))
                     return
@@ -79,6 +87,11 @@ class StreamServer:
 
     async def stream(self) -> Stream:
         return await self._asked.get()
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return len(self._server._connections)
 
     async def close(self) -> None:
         self._server.stop()

@@ -314,6 +314,20 @@ async def test_broken_stream_does_not_touch_the_others(bench: Bench) -> None:
 
 
 @with_bench
+async def test_request_that_fails_does_not_cut_off_what_others_read(bench: Bench) -> None:
+    channel, stream = await bench.open_stream()
+    bench.scheduler.answers[f"jobs/{JOB}/log"] = None
+    failed = await bench.until_over(bench.open(f"jobs/{JOB}/log"))
+    assert (failed["status"], failed["error"]["reason"]) == (502, "the scheduler does not answer")
+    await stream.write("still here")
+    assert await bench.until_items(channel, 1) == ["still here"]
+    bench.channels.close_all()
+    await bench.link.close()
+    while bench.scheduler.connections:
+        await asyncio.sleep(0.01)
+
+
+@with_bench
 async def test_scheduler_that_is_away_is_said_with_a_hint(bench: Bench) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GPUCLUSTER_ADDRESS", bench.scheduler.address + ".nosuch")
