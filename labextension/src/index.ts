@@ -4,6 +4,7 @@ import { cells } from './plugins/cells';
 import { cluster, streams } from './plugins/cluster';
 import { commands } from './plugins/commands';
 import { log } from './plugins/log';
+import { notify } from './plugins/notify';
 import { settings } from './plugins/settings';
 import { sidebar } from './plugins/sidebar';
 import { statusbar } from './plugins/statusbar';
@@ -21,5 +22,6 @@ export default [
   commands,
   card,
   log,
+  notify,
   cells
 ];

@@ -9,10 +9,12 @@ import { LogText } from './logText';
 
 /** A log is begun with its last records: this many, or as many as this many bytes hold. */
 export const TAIL_RECORDS = 5000;
-export const TAIL_BYTES = 4 << 20;
+export const TAIL_BYTES = 2 << 20;
 /** Who follows and is behind by this much more than it takes to be shown, goes on at the end instead. */
 const BEHIND_BYTES = 4 << 20;
 const BEHIND_US = 5e6;
+/** Who is behind by less has all there is. */
+const UP_TO_DATE_US = 2e6;
 
 /** Which log: of one rank, and of all attempts (null) or one. */
 export interface ILog {
@@ -37,8 +39,8 @@ export interface IFeedOptions {
   text: () => LogText;
   /** Called before the text of these records is made, so that what it tells of can be looked up. */
   prepare?: (items: readonly StreamItem[]) => Promise<void>;
-  /** Up to when records can have been written, in microseconds by the clock of the server. */
-  untilUs: () => number;
+  /** Whether the job may still write, and the moment, in microseconds by the clock of the server, or that of its end. */
+  writing: () => { isOver: boolean; untilUs: number };
   /** Whether the reader wants to be at the end, rather than to miss nothing. */
   isFollowing: () => boolean;
 }
@@ -76,6 +78,11 @@ export class LogFeed implements IDisposable {
     return this._heardMs;
   }
 
+  /** Whether all that was written by now has come. */
+  get isUpToDate(): boolean {
+    return this._isUpToDate || this._state === 'ended';
+  }
+
   get isDisposed(): boolean {
     return this._isDisposed;
   }
@@ -108,6 +115,7 @@ export class LogFeed implements IDisposable {
     this.caughtUpBytes = 0;
     this.options.sink.clear();
     this._heardMs = null;
+    this._isUpToDate = false;
     if (isPaused) {
       this._changed.emit();
     } else {
@@ -208,12 +216,16 @@ export class LogFeed implements IDisposable {
   /** Whether so much comes that what is shown falls ever farther behind what is written. */
   private isFarBehind(items: readonly StreamItem[]): boolean {
     const { text } = this;
-    const isLate =
-      items.length > 0 &&
-      items[items.length - 1].type === 'record' &&
-      text.newestUs !== null &&
-      this.options.untilUs() - text.newestUs > BEHIND_US;
-    if (!isLate || !this.options.isFollowing()) {
+    const { isOver, untilUs } = this.options.writing();
+    const isFlowing =
+      items.length > 0 && items[items.length - 1].type === 'record';
+    const behindUs = isFlowing ? untilUs - (text.newestUs ?? untilUs) : 0;
+    const isUpToDate = !isFlowing || (!isOver && behindUs < UP_TO_DATE_US);
+    if (isUpToDate !== this._isUpToDate) {
+      this._isUpToDate = isUpToDate;
+      this._changed.emit();
+    }
+    if (behindUs < BEHIND_US || !this.options.isFollowing()) {
       this.caughtUpBytes = text.takenBytes;
       return false;
     }
@@ -247,6 +259,7 @@ export class LogFeed implements IDisposable {
   private _state: FeedState = 'paused';
   private _error: ApiError | null = null;
   private _heardMs: number | null = null;
+  private _isUpToDate = false;
   private _isDisposed = false;
   private readonly _changed = new Signal<this, void>(this);
 }

@@ -2,7 +2,6 @@
 import * as React from 'react';
 
 import { useSignal } from '../panels/hooks';
-import { count } from '../model/words';
 import { Button } from './button';
 import { isWriting, LogPanel } from './logPanel';
 
@@ -20,8 +19,9 @@ export function LogEnd({ panel }: { panel: LogPanel }): JSX.Element | null {
   if (!terminal || terminal.isFollowing || feed.state === 'failed') {
     return null;
   }
-  const { newLines, isHolding } = terminal;
-  if (!newLines && !isHolding) {
+  const { isHolding, isPaging } = terminal;
+  const newLines = isPaging ? 0 : terminal.newLines;
+  if (!newLines && !isHolding && !isPaging) {
     return null;
   }
   return (
@@ -32,7 +32,7 @@ export function LogEnd({ panel }: { panel: LogPanel }): JSX.Element | null {
               '%2 new line, go to the end',
               '%2 new lines, go to the end',
               newLines,
-              count(newLines)
+              newLines.toLocaleString()
             )
           : trans.__('Go to the end')}
       </Button>{' '}

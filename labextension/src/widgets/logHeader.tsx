@@ -156,7 +156,7 @@ export function aboveText(panel: LogPanel): string {
         '%2 earlier record is not shown (%3)',
         '%2 earlier records are not shown (%3)',
         first.records,
-        words.count(first.records),
+        first.records.toLocaleString(),
         words.size(first.bytes)
       )
     );

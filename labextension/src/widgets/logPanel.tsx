@@ -49,10 +49,10 @@ export class LogPanel extends Widget {
       },
       text: () => new LogText(this.trans, attempt => this.ending(attempt)),
       prepare: items => this.prepare(items),
-      untilUs: () => this.untilUs(),
+      writing: () => this.writing(),
       isFollowing: () => this.terminal?.isFollowing ?? true
     });
-    this.feed.changed.connect(this.tell, this);
+    this.feed.changed.connect(this.onFeed, this);
     this.cluster.changed.connect((_, change) => {
       if (change.connection || change.jobs.has(this.log.job)) {
         this.tell();
@@ -110,8 +110,11 @@ export class LogPanel extends Widget {
   // ---- what the user asks for
 
   showFrom(place: 'start' | 'end', log: Partial<ILog> = {}): void {
-    if (this.terminal) {
-      this.terminal.isFollowing = place === 'end';
+    const { terminal } = this;
+    if (terminal) {
+      terminal.isFollowing = place === 'end';
+      terminal.isPaging = place === 'start';
+      terminal.focus();
     }
     this.history = null;
     this.feed.restart(place, log);
@@ -295,10 +298,10 @@ export class LogPanel extends Widget {
     return attemptEnding(attempt, this.history ?? [], this.trans);
   }
 
-  /** An ended job writes nothing any more: the newest record there can be is from before its end. */
-  private untilUs(): number {
+  private writing(): { isOver: boolean; untilUs: number } {
     const nowUs = (Date.now() + this.cluster.clockOffsetMs) * US_PER_MS;
-    return Math.min(nowUs, this.job?.ended_us ?? nowUs);
+    const endedUs = this.job?.ended_us ?? null;
+    return { isOver: endedUs !== null, untilUs: endedUs ?? nowUs };
   }
 
   private get fileName(): string {
@@ -309,6 +312,13 @@ export class LogPanel extends Widget {
       parts.push(`attempt-${log.attempt}`);
     }
     return `${parts.filter(part => part !== '').join('-')}.log`;
+  }
+
+  private onFeed(): void {
+    if (this.terminal?.isPaging && this.feed.isUpToDate) {
+      this.terminal.isPaging = false;
+    }
+    this.tell();
   }
 
   private tell(): void {

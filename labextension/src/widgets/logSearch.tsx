@@ -11,7 +11,6 @@ import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
 import { useSignal } from '../panels/hooks';
-import { count } from '../model/words';
 import { Button } from './button';
 import type { LogPanel } from './logPanel';
 import { IFound, ISearch, MATCHES_SHOWN } from './logTerminal';
@@ -189,9 +188,13 @@ export function foundText(found: IFound, trans: TranslationBundle): string {
     return trans.__('not found');
   }
   if (found.count >= MATCHES_SHOWN) {
-    return trans.__('%1 or more', count(MATCHES_SHOWN));
+    return trans.__('%1 or more', MATCHES_SHOWN.toLocaleString());
   }
   return found.at < 0
-    ? count(found.count)
-    : trans.__('%1 of %2', count(found.at + 1), count(found.count));
+    ? found.count.toLocaleString()
+    : trans.__(
+        '%1 of %2',
+        (found.at + 1).toLocaleString(),
+        found.count.toLocaleString()
+      );
 }

@@ -97,10 +97,12 @@ export class LogTerminal implements ILogSink, IDisposable {
     this.follow(false);
     if (active.baseY === 0) {
       this.isStaying = true;
-    } else if (active.viewportY >= active.baseY) {
-      this.terminal.scrollLines(-1); // a terminal at its end goes along
     }
+    this.leaveEnd();
   }
+
+  /** Show a log page by page, from its beginning on: its end is not gone to until all has come. */
+  isPaging = false;
 
   /** Lines that came since the end was left. */
   get newLines(): number {
@@ -166,6 +168,7 @@ export class LogTerminal implements ILogSink, IDisposable {
       if (turn !== this.turn) {
         return;
       }
+      this.leaveEnd();
       await new Promise<void>(done => this.terminal.write(piece, done));
       if (turn !== this.turn) {
         return;
@@ -176,17 +179,17 @@ export class LogTerminal implements ILogSink, IDisposable {
 
   /** Until `lines` more push out nothing that the user has yet to read. */
   private async room(lines: number): Promise<void> {
-    const needs = () =>
-      !this._isFollowing &&
-      !this.isStaying &&
-      this._isFull &&
-      this.terminal.buffer.active.viewportY < lines;
     const turn = this.turn;
-    while (turn === this.turn && needs()) {
+    while (turn === this.turn && !this.hasRoom(lines)) {
       const released = new Promise<void>(done => (this.goOn = done));
       this._changed.emit();
       await released;
     }
+  }
+
+  private hasRoom(lines: number): boolean {
+    const { baseY, viewportY } = this.terminal.buffer.active;
+    return this._isFollowing || baseY + lines - SCROLLBACK <= viewportY;
   }
 
   private release(): void {
@@ -198,8 +201,8 @@ export class LogTerminal implements ILogSink, IDisposable {
   private onWritten(lines: number): void {
     const { active } = this.terminal.buffer;
     if (this.isStaying && active.baseY > 0) {
-      this.isStaying = false;
       this.terminal.scrollToTop();
+      this.isStaying = false;
     }
     const wasFull = this._isFull;
     this._isFull = active.baseY >= SCROLLBACK;
@@ -213,12 +216,23 @@ export class LogTerminal implements ILogSink, IDisposable {
 
   // ---- scrolling
 
-  private onScroll(): void {
-    const { active } = this.terminal.buffer;
-    if (!this.isStaying) {
-      this.follow(active.viewportY >= active.baseY);
+  /** A terminal at its end goes along with what comes; who does not follow stands one line above. */
+  private leaveEnd(): void {
+    const { baseY, viewportY } = this.terminal.buffer.active;
+    if (!this._isFollowing && baseY > 0 && viewportY >= baseY) {
+      this.isLeaving = true;
+      this.terminal.scrollLines(-1);
+      this.isLeaving = false;
     }
-    if (this.goOn && (this._isFollowing || active.viewportY > 0)) {
+  }
+
+  private onScroll(): void {
+    const { baseY, viewportY } = this.terminal.buffer.active;
+    const isAtEnd = viewportY >= baseY;
+    if (!this.isStaying && !this.isLeaving && !(this.isPaging && isAtEnd)) {
+      this.follow(isAtEnd);
+    }
+    if (this.goOn && viewportY > 0) {
       this.release();
     }
   }
@@ -228,6 +242,7 @@ export class LogTerminal implements ILogSink, IDisposable {
       return;
     }
     this._isFollowing = follow;
+    this.isPaging &&= !follow;
     this.isStaying = false;
     this._newLines = 0;
     if (follow) {
@@ -285,7 +300,7 @@ export class LogTerminal implements ILogSink, IDisposable {
 
   /** Take over the colours and the font of the page. */
   restyle(): void {
-    this.terminal.options.theme = themeOf(this.host);
+    this.terminal.options.theme = themeOf(this.host, this.isFinding);
     Object.assign(this.terminal.options, fontOf(this.host));
   }
 
@@ -295,9 +310,19 @@ export class LogTerminal implements ILogSink, IDisposable {
     direction: 'next' | 'previous',
     isTyping = false
   ): void {
+    const { isCaseSensitive, isPattern } = search;
+    if (!this.isFinding) {
+      this.isFinding = true; // the match that is shown is the selection, and gets its colour
+      this.restyle();
+    }
+    const kind = `${isCaseSensitive} ${isPattern}`;
+    if (kind !== this.searchKind) {
+      this.searchKind = kind;
+      this.searching.clearDecorations(); // it takes other options of the same text for nothing new
+    }
     const options: ISearchOptions = {
-      caseSensitive: search.isCaseSensitive,
-      regex: search.isPattern,
+      caseSensitive: isCaseSensitive,
+      regex: isPattern,
       decorations: searchColours(this.host)
     };
     if (direction === 'next') {
@@ -313,6 +338,10 @@ export class LogTerminal implements ILogSink, IDisposable {
   clearSearch(): void {
     this.searching.clearDecorations();
     this.terminal.clearSelection();
+    if (this.isFinding) {
+      this.isFinding = false;
+      this.restyle();
+    }
     this._found = NOTHING;
     this._changed.emit();
   }
@@ -323,10 +352,13 @@ export class LogTerminal implements ILogSink, IDisposable {
   private goOn: (() => void) | null = null;
   /** All there is fits: with more the view shall stay at the top, where a terminal would go along. */
   private isStaying = false;
+  private isLeaving = false;
   private _isFollowing = true;
   private _newLines = 0;
   private _isFull = false;
   private _found: IFound = NOTHING;
+  private isFinding = false;
+  private searchKind = '';
   private _isDisposed = false;
   private readonly _changed = new Signal<this, void>(this);
 }
@@ -336,7 +368,7 @@ const NOTHING: IFound = { count: 0, at: -1 };
 function optionsOf(host: HTMLElement): ITerminalOptions {
   return {
     ...fontOf(host),
-    theme: themeOf(host),
+    theme: themeOf(host, false),
     scrollback: SCROLLBACK,
     convertEol: true,
     disableStdin: true,

@@ -51,7 +51,8 @@ class Probe {
   private readonly span: HTMLElement;
 }
 
-export function themeOf(host: HTMLElement): ITheme {
+/** `isFinding`: what is selected is the match that a search has gone to. */
+export function themeOf(host: HTMLElement, isFinding: boolean): ITheme {
   const probe = new Probe(host);
   const background = probe.variable('--jp-layout-color0');
   const foreground = probe.variable('--jp-content-font-color1');
@@ -60,12 +61,7 @@ export function themeOf(host: HTMLElement): ITheme {
     foreground,
     cursor: background, // there is none
     cursorAccent: foreground,
-    selectionBackground: probe.variable(
-      '--jp-editor-selected-focused-background'
-    ),
-    selectionInactiveBackground: probe.variable(
-      '--jp-editor-selected-background'
-    ),
+    ...(isFinding ? matchColours(probe) : selectionColours(probe)),
     scrollbarSliderBackground: probe.variable('--jp-border-color1'),
     scrollbarSliderHoverBackground: probe.variable('--jp-border-color0'),
     scrollbarSliderActiveBackground: probe.variable('--jp-border-color0'),
@@ -81,6 +77,28 @@ export function themeOf(host: HTMLElement): ITheme {
   }
   probe.dispose();
   return theme;
+}
+
+function selectionColours(probe: Probe): ITheme {
+  return {
+    selectionBackground: probe.variable(
+      '--jp-editor-selected-focused-background'
+    ),
+    selectionInactiveBackground: probe.variable(
+      '--jp-editor-selected-background'
+    )
+  };
+}
+
+function matchColours(probe: Probe): ITheme {
+  const background = probe.variable(
+    '--jp-search-selected-match-background-color'
+  );
+  return {
+    selectionBackground: background,
+    selectionInactiveBackground: background,
+    selectionForeground: probe.variable('--jp-search-selected-match-color')
+  };
 }
 
 /** The colour of standard error in its place; where nothing stands a terminal's own colours do. */

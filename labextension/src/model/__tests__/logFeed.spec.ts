@@ -105,6 +105,7 @@ let sink: Sink;
 let scene: LogScene;
 let feed: LogFeed;
 let untilUs: number;
+let isOver: boolean;
 let following: boolean;
 
 beforeEach(() => {
@@ -112,6 +113,7 @@ beforeEach(() => {
   sink = new Sink();
   scene = new LogScene();
   untilUs = TIME_US;
+  isOver = false;
   following = true;
   feed = new LogFeed(
     streams,
@@ -119,7 +121,7 @@ beforeEach(() => {
     {
       sink,
       text: () => new LogText(trans),
-      untilUs: () => untilUs,
+      writing: () => ({ isOver, untilUs }),
       isFollowing: () => following
     }
   );
@@ -226,6 +228,26 @@ test('the end is the end, after all text was shown: looking again asks for nothi
   expect([feed.state, sink.text]).toEqual(['ended', 'a']);
   feed.resume();
   expect(streams.opened).toBe(1);
+});
+
+test('it knows when it has all there is: by the time of what comes, by silence, by the end', async () => {
+  feed.resume();
+  untilUs = TIME_US + 3e6;
+  await streams.send([scene.add('stdout', 'a')]);
+  expect(feed.isUpToDate).toBe(false);
+  await streams.send([{ type: 'alive' }]);
+  expect(feed.isUpToDate).toBe(true);
+  await streams.send([scene.add('stdout', 'b')]);
+  expect(feed.isUpToDate).toBe(false);
+  untilUs = TIME_US + 1e6;
+  await streams.send([scene.add('stdout', 'c')]);
+  expect(feed.isUpToDate).toBe(true);
+  isOver = true; // the job's end was a second later: more may have been written in it
+  await streams.send([scene.add('stdout', 'd')]);
+  expect(feed.isUpToDate).toBe(false);
+  streams.handler!.onEnded!();
+  await settled();
+  expect(feed.isUpToDate).toBe(true);
 });
 
 test('a log that may not be read fails with the sentence of the API', async () => {

@@ -11,6 +11,10 @@ const HEADER_BYTES = 28;
 export const TIME_US = 1_760_000_000_000_000;
 
 export function base64(content: string | readonly number[]): string {
+  // eslint-disable-next-line no-control-regex
+  if (typeof content === 'string' && /^[\x00-\x7f]*$/.test(content)) {
+    return btoa(content);
+  }
   const bytes =
     typeof content === 'string' ? new TextEncoder().encode(content) : content;
   return btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join(''));
