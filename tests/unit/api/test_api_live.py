@@ -307,6 +307,24 @@ def test_strangers_learn_of_the_room_that_a_job_takes_alone() -> None:
     run(work())
 
 
+def test_colleagues_see_a_job_and_not_what_it_reports() -> None:
+    async def work() -> None:
+        cluster = Cluster()
+        colleague, owner = Stream(cluster, BOB, "jobs"), Stream(cluster, ALICE, "jobs")
+        await colleague.next(), await owner.next()
+        job = cluster.submit("open")
+        cluster.start(job)
+        assert (names(await colleague.next_update()), names(await owner.next_update())) == ([job], [job])
+        cluster.report(job, 1)
+        assert [told.progress.step for told in (await owner.next_update()).progress] == [1]
+        cluster.end(job)
+        update = await colleague.next_update()
+        assert [(view.state, view.progress) for view in update.jobs] == [("succeeded", None)]
+        assert not any(each.progress for each in colleague.page.updates)
+
+    run(work())
+
+
 def test_change_of_who_may_read_a_job_is_told_to_those_whom_it_concerns_alone() -> None:
     async def work() -> None:
         cluster = Cluster()
