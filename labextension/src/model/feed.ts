@@ -73,6 +73,7 @@ export class LiveFeed implements IDisposable {
       [...this.whole].filter(topic => wanted.topics.includes(topic))
     );
     if (wanted.topics.length + wanted.jobs.length === 0) {
+      this.isLive = this.isAway = false;
       this.owner.onConnection({ state: 'idle' });
       return;
     }
@@ -81,7 +82,7 @@ export class LiveFeed implements IDisposable {
 
   private begin(wanted: IWanted): void {
     this.asked = wanted;
-    if (!this.isLive) {
+    if (!this.isLive && !this.isAway) {
       this.owner.onConnection({ state: 'connecting' });
     }
     this.channel = this.streams.open<LiveUpdate>({
@@ -91,6 +92,7 @@ export class LiveFeed implements IDisposable {
       onFailed: error => {
         this.stop();
         this.away(error);
+        this.isAway = false; // not tried by itself: the next try begins afresh
       },
       onEnded: () => {
         this.stop();
@@ -107,11 +109,13 @@ export class LiveFeed implements IDisposable {
       this.owner.onUpdate(update);
     }
     this.isLive = true;
+    this.isAway = false;
     this.owner.onConnection({ state: 'live' });
   }
 
   private away({ body }: ApiError): void {
     this.isLive = false;
+    this.isAway = true;
     this.owner.onConnection({
       state: 'away',
       reason: body.reason,
@@ -145,6 +149,8 @@ export class LiveFeed implements IDisposable {
   private whole = new Set<Topic>();
   private seq = 0;
   private isLive = false;
+  /** It was told so, and is being tried again. */
+  private isAway = false;
   private timer = 0;
   private dueMs = 0;
   private disposed = false;

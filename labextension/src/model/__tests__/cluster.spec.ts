@@ -163,6 +163,9 @@ describe('what is asked for', () => {
     await pass(300);
     expect(streams.handler).toBeNull();
     expect(cluster.connection).toEqual({ state: 'idle' });
+    cluster.watch({ topics: ['status'] });
+    await pass(50);
+    expect(cluster.connection).toEqual({ state: 'connecting' });
   });
 });
 
@@ -316,6 +319,19 @@ describe('the connection', () => {
     expect(cluster.connection).toEqual({ state: 'live' });
   });
 
+  it('stays away while something else is asked for, until something is heard', async () => {
+    cluster.watch({ topics: ['status'] });
+    await pass(50);
+    streams.handler!.onAway!(error(502));
+    const watch = cluster.watch({ topics: ['nodes'] });
+    await pass(50);
+    expect(streams.asked).toHaveLength(2);
+    expect(cluster.connection).toMatchObject({ state: 'away' });
+    streams.tell({ full: ['status', 'nodes'] });
+    expect(cluster.connection).toEqual({ state: 'live' });
+    watch.dispose();
+  });
+
   it('is not tried again by itself after an error that lasts, but when somebody asks for it', async () => {
     cluster.watch({ topics: ['status'] });
     await pass(50);
@@ -326,6 +342,7 @@ describe('the connection', () => {
     cluster.retry();
     expect(streams.retry).toHaveBeenCalled();
     expect(streams.asked).toHaveLength(2);
+    expect(cluster.connection).toEqual({ state: 'connecting' });
   });
 
   it('begins anew when the stream has ended', async () => {
