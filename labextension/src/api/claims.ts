@@ -125,13 +125,13 @@ export class Claims {
     if (first === before) {
       return;
     }
-    if (before) {
-      before.tell(WAITING);
-      this.post.send({ type: 'release', key });
-    }
-    if (first) {
-      this.post.send({ type: 'claim', key, role: first.role });
-    }
+    before?.tell(WAITING);
+    // A page has one claim to a cell: another one takes its place, and no other page gets the cell in between.
+    this.post.send(
+      first
+        ? { type: 'claim', key, role: first.role }
+        : { type: 'release', key }
+    );
   }
 
   private of(key: string): Claimant[] {
