@@ -158,25 +158,3 @@ function parsed(text: string): unknown {
     return undefined;
   }
 }
-
-export interface IClusterStatus {
-  cluster: string;
-  simulated: boolean;
-  nodes: number;
-  gpus: number;
-  gpus_used: number;
-  jobs: Record<string, number>;
-}
-
-export interface IQueue {
-  name: string;
-  is_leaf: boolean;
-  guaranteed: Record<string, number>;
-  used: Record<string, number>;
-  waiting: number;
-  running: number;
-}
-
-export { ApiError } from './errors';
-/** GET of the first panel. */
-export const get = request;
