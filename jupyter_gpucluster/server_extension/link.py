@@ -20,8 +20,10 @@ from gpucluster.api.client import ApiClient
 from gpucluster.api.errors import GpuclusterError, TooLarge, Unavailable
 from gpucluster.api.transport import Address, error_of, parse_address
 
-#: Reading may take as long as a stream is silent: the scheduler sends a sign of life every 10 s.
+#: An answer may take so long to come, in seconds.
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+#: A stream that is silent for so long is broken: the scheduler sends a sign of life every 10 s.
+STREAM_TIMEOUT = httpx.Timeout(60.0, connect=5.0, read=25.0)
 
 #: Before each further try: one that was killed a moment ago may still seem to be there.
 RETRY_PAUSES_S = (0.0, 0.2, 1.0)
@@ -92,6 +94,7 @@ class SchedulerLink:
         body: bytes | None,
         headers: Mapping[str, str],
         may_start: bool = False,
+        timeout: httpx.Timeout = TIMEOUT,
     ) -> AsyncIterator[httpx.Response]:
         """Send one request (`path` below /v1/); gives the response with its body still to be read, and closes it.
 
@@ -107,6 +110,7 @@ class SchedulerLink:
                     f"/v1/{path}?{query}" if query else f"/v1/{path}",
                     content=body,
                     headers=dict(headers),
+                    timeout=timeout,
                 )
                 try:
                     response = await client.send(request, stream=True)
@@ -129,7 +133,9 @@ class SchedulerLink:
         Close the iterator to let go of the stream. A stream that is not read is held up, by the socket's flow control.
         Raises Refused, Unavailable (it broke), TooLarge.
         """
-        async with self.send("GET", path, query=query, body=None, headers={}) as response:
+        async with self.send(
+            "GET", path, query=query, body=None, headers={}, timeout=STREAM_TIMEOUT
+        ) as response:
             try:
                 if response.status_code != 200:
                     answer = await response.aread()
@@ -220,5 +226,4 @@ def _client_of(address: Address) -> httpx.AsyncClient:
         ),
         base_url=address.base_url,
         headers=headers,
-        timeout=TIMEOUT,
     )

@@ -12,10 +12,12 @@ import types
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import httpx
 import pytest
 from support.stream_server import Stream, StreamServer, stream_server
 
 from gpucluster.api.errors import GpuclusterError, NotFound, Unavailable
+from jupyter_gpucluster.server_extension import link
 from jupyter_gpucluster.server_extension.link import SchedulerLink
 from jupyter_gpucluster.server_extension.messages import (
     MESSAGE_BYTES,
@@ -38,11 +40,11 @@ log = logging.getLogger("test")
 class Bench:
     """A page's channels, what was sent over them, and the scheduler behind."""
 
-    def __init__(self, scheduler: StreamServer, link: SchedulerLink) -> None:
+    def __init__(self, scheduler: StreamServer) -> None:
         self.scheduler = scheduler
-        self.link = link
+        self.link = SchedulerLink(start_scheduler=False, log=log)
         self.sent: list[dict[str, Any]] = []
-        self.channels = PageChannels(link, self._take, log)
+        self.channels = PageChannels(self.link, self._take, log)
         self._came = asyncio.Event()
         self._numbers = 0
 
@@ -94,13 +96,12 @@ class Bench:
 async def bench_of(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
     async with stream_server() as scheduler:
         monkeypatch.setenv("GPUCLUSTER_ADDRESS", scheduler.address)
-        link = SchedulerLink(start_scheduler=False, log=log)
-        bench = Bench(scheduler, link)
+        bench = Bench(scheduler)
         try:
             yield bench
         finally:
             bench.channels.close_all()
-            await link.close()
+            await bench.link.close()
 
 
 def with_bench(test: Callable[[Bench], Awaitable[None]]) -> Callable[[pytest.MonkeyPatch], None]:
@@ -311,6 +312,16 @@ async def test_broken_stream_does_not_touch_the_others(bench: Bench) -> None:
     await bench.until_over(1)
     await stream.write("still here")
     assert await bench.until_items(other, 1) == ["still here"]
+
+
+@with_bench
+async def test_stream_without_a_sign_of_life_is_broken(bench: Bench) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link, "STREAM_TIMEOUT", httpx.Timeout(60.0, read=0.2))
+        channel, stream = await bench.open_stream()
+    failed = await bench.until_over(channel)
+    assert (failed["status"], failed["error"]["code"]) == (502, "unavailable")
+    await stream.reader_left.wait()
 
 
 @with_bench
