@@ -26,10 +26,11 @@ const STYLES_KEPT = 16;
 const SEQUENCE_CHARS = 64;
 
 const RESET = '\x1b[0m';
-/** The colour of standard error: one place of the terminal's palette, which its theme fills. */
+/** The colours of standard error and of our own lines: places of the terminal's palette, which its theme fills. */
 export const STDERR_COLOUR = 95;
+export const NOTE_COLOUR = 66;
 const STDERR_STYLE = `\x1b[38;5;${STDERR_COLOUR}m`;
-const NOTE_STYLE = '\x1b[0;2m';
+const NOTE_STYLE = `\x1b[0;38;5;${NOTE_COLOUR}m`;
 
 /* eslint-disable no-control-regex */
 const STYLE = /\x1b\[([0-9;:]*)m/g;

@@ -65,7 +65,7 @@ export const commands: JupyterFrontEndPlugin<void> = {
       serverRoot: PageConfig.getOption('serverRoot'),
       reveal: id => app.shell.activateById(id),
       trans
-    }).add();
+    }).addAll();
     if (tracker) {
       addSubmitCommand(app, tracker, settings, trans);
     }
@@ -119,7 +119,7 @@ function addSubmitCommand(
   commands.addCommand(CommandIDs.submitCell, {
     label: trans.__('Run on the GPU Cluster'),
     caption: trans.__(
-      'Run this cell as a job on the GPU cluster, with %%submit on top of it'
+      'Run this cell as a job on the GPU cluster, with %%%%submit on top of it'
     ),
     icon: args => (args.isPalette ? undefined : gpuIcon),
     isEnabled: () => activeCode(current()) !== null,
@@ -150,16 +150,16 @@ class JobCommands {
     private readonly notebooks: INotebooks
   ) {}
 
-  add(): void {
+  addAll(): void {
     const { trans } = this;
-    this.addCommand(CommandIDs.cancelJob, {
+    this.add(CommandIDs.cancelJob, {
       label: [trans.__('Cancel Job…'), trans.__('Cancel a Job…')],
       caption: trans.__('End a job that has not ended'),
       isPossible: job => job.can_control && !isEnded(job.state),
       question: { title: trans.__('Cancel which job?') },
       execute: job => this.cancel(job)
     });
-    this.addCommand(CommandIDs.goToCell, {
+    this.add(CommandIDs.goToCell, {
       label: [trans.__('Go to Cell'), trans.__('Go to the Cell of a Job…')],
       caption: trans.__('Show the cell that submitted a job'),
       isPossible: job => Boolean(job.notebook_path && job.cell_id),
@@ -169,7 +169,7 @@ class JobCommands {
       },
       execute: job => goToCell(job, this.notebooks)
     });
-    this.addCommand(CommandIDs.shareJob, {
+    this.add(CommandIDs.shareJob, {
       label: [trans.__('Share Job…'), trans.__('Share a Job…')],
       caption: trans.__('Let others see code, log and outputs of a job'),
       isPossible: job => job.can_control,
@@ -178,7 +178,7 @@ class JobCommands {
     });
   }
 
-  private addCommand(
+  private add(
     id: string,
     options: {
       /** Of one job, and of one that is yet to be chosen. */

@@ -25,7 +25,7 @@ import { TabPanel, Widget } from '@lumino/widgets';
 import { jobOf } from '../commands/chooseJob';
 import { GpuClient } from '../api/client';
 import { ILog } from '../model/logFeed';
-import { jobTitle } from '../model/words';
+import { jobTitle, joined } from '../model/words';
 /* eslint-enable jupyter/prefer-lazy-imports */
 import { CommandIDs, IGpuCluster, IGpuStreams } from '../tokens';
 import type { LogPanel } from '../widgets/logPanel';
@@ -213,17 +213,17 @@ class Logs {
   private name(widget: LogWidget): void {
     const { trans } = this;
     const { job, log } = widget.content;
-    const title = job ? jobTitle(job, trans) : trans.__('a job');
     widget.id = `jp-gpucluster-log-${nameOf(log).replace(':', '-')}`;
     widget.title.icon = textEditorIcon;
     widget.title.closable = true;
+    const rank =
+      (job?.tasks ?? 1) > 1 ? trans.__('rank %1', log.rank) : undefined;
     widget.title.label = job
-      ? trans.__('Log %1 %2', job.number, job.name)
+      ? joined([trans.__('Log %1 %2', job.number, job.name), rank])
       : trans.__('Log');
-    widget.title.caption =
-      (job?.tasks ?? 1) > 1
-        ? trans.__('Log of %1, rank %2', title, log.rank)
-        : trans.__('Log of %1', title);
+    widget.title.caption = job
+      ? joined([trans.__('Log of %1', jobTitle(job, trans)), rank])
+      : trans.__('Log of a job');
   }
 
   private reveal(widget: LogWidget): void {

@@ -15,7 +15,7 @@ import {
 import { JobView } from '../api/schemas';
 import { isCellInView } from '../commands/cellInView';
 import { Endings } from '../model/endings';
-import { jobTitle, reason, stateLabel } from '../model/words';
+import { jobTitle, joined, reason, stateLabel } from '../model/words';
 import { DEFAULTS } from '../settings';
 import { CommandIDs, IGpuCluster, IGpuSettings, IWatch } from '../tokens';
 /* eslint-enable jupyter/prefer-lazy-imports */
@@ -89,10 +89,7 @@ class Notifier {
 
   private tell(job: JobView): void {
     const { trans } = this;
-    const state = stateLabel(job.state, trans);
-    const why = reason(job);
-    const what = trans.__('%1: %2', jobTitle(job, trans), state);
-    Notification.emit(why ? `${what}, ${why}` : what, typeOf(job), {
+    Notification.emit(endingText(job, trans), typeOf(job), {
       autoClose: AUTO_CLOSE_MS,
       actions: this.actions(job)
     });
@@ -147,6 +144,14 @@ class Notifier {
   private watch: IWatch | null = null;
   private endings = new Endings();
   private isTold: (job: JobView) => boolean = () => false;
+}
+
+/** "job 12 train: failed, ended with exit code 3" */
+export function endingText(job: JobView, trans: TranslationBundle): string {
+  const state = stateLabel(job.state, trans);
+  const why = reason(job);
+  const how = why.startsWith(state) ? why : joined([state, why], ', ');
+  return trans.__('%1: %2', jobTitle(job, trans), how);
 }
 
 function typeOf(job: JobView): Notification.TypeOptions {

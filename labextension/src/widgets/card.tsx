@@ -12,6 +12,7 @@ import { JobView } from '../api/schemas';
 import { IStreams } from '../api/streams';
 import { ICard, newest, notice } from '../model/cardState';
 import * as words from '../model/words';
+import { trouble } from '../panels/connection';
 import { useNowMs } from '../panels/hooks';
 import { CommandIDs, IGpuCluster } from '../tokens';
 import { Button } from './button';
@@ -62,6 +63,7 @@ export function Card({ card, context }: ICardProps): JSX.Element {
       ref={section}
       tabIndex={-1}
       className={`jp-gpucluster-card ${stateClass(job.state)}`}
+      data-job-id={job.id}
       aria-label={trans.__('%1: %2', title, words.stateLabel(job.state, trans))}
     >
       <Spoken job={job} trans={trans} />
@@ -235,25 +237,28 @@ function Connection(props: {
   trans: TranslationBundle;
 }): JSX.Element | null {
   const { job, cluster, nowMs, isLooking, trans } = props;
-  const { connection } = cluster;
+  const sinceMs = useSinceMs(isLooking);
   if (!isLooking) {
     return null;
   }
-  if (connection.state === 'away') {
-    return (
-      <div className="jp-gpucluster-cardLine">
-        {words.joined([
-          words.lastUpdate(cluster.heardMs, nowMs, trans),
-          connection.reason
-        ])}
-      </div>
-    );
+  const found = trouble(cluster, sinceMs, nowMs);
+  let text = '';
+  if (found) {
+    text = words.joined([
+      words.lastUpdate(cluster.heardMs, nowMs, trans),
+      found.reason ?? trans.__('the scheduler does not answer')
+    ]);
+  } else if (cluster.isGone(job.id)) {
+    text = trans.__('this cluster does not know this job (any more)');
   }
-  return cluster.isGone(job.id) ? (
-    <div className="jp-gpucluster-cardLine">
-      {trans.__('this cluster does not know this job (any more)')}
-    </div>
-  ) : null;
+  return text ? <div className="jp-gpucluster-cardLine">{text}</div> : null;
+}
+
+/** When `isLooking` became so. */
+function useSinceMs(isLooking: boolean): number {
+  const [sinceMs, setSinceMs] = React.useState(() => Date.now());
+  React.useEffect(() => setSinceMs(Date.now()), [isLooking]);
+  return sinceMs;
 }
 
 /** Why the job waits, stands still or has ended. */

@@ -102,8 +102,7 @@ function Away({ panel }: { panel: LogPanel }): JSX.Element {
 
 /** What stands above the first line, and how to get at it. */
 function Above({ panel }: { panel: LogPanel }): JSX.Element | null {
-  const { feed, trans, terminal, download, job } = panel;
-  const { first } = feed.text;
+  const { trans, terminal, download, job } = panel;
   const above = aboveText(panel);
   if (download) {
     return (
@@ -118,15 +117,12 @@ function Above({ panel }: { panel: LogPanel }): JSX.Element | null {
   if (!above || !terminal) {
     return null;
   }
-  const canGoUp = first !== null && (first.records > 0 || terminal.isFull);
   return (
     <p className="jp-gpucluster-logAbove">
       <span>{above}</span>{' '}
-      {canGoUp && (
-        <Button onClick={() => panel.showFrom('start')}>
-          {trans.__('Load from the beginning')}
-        </Button>
-      )}{' '}
+      <Button onClick={() => panel.showFrom('start')}>
+        {trans.__('Load from the beginning')}
+      </Button>{' '}
       {job?.can_read !== false && (
         <Button onClick={() => void panel.downloadWhole()}>
           {trans.__('Download whole log')}

@@ -2,7 +2,7 @@
 import type { ISearchDecorationOptions } from '@xterm/addon-search';
 import type { ITerminalOptions, ITheme } from '@xterm/xterm';
 
-import { STDERR_COLOUR } from '../model/logText';
+import { NOTE_COLOUR, STDERR_COLOUR } from '../model/logText';
 
 const NAMES = [
   'black',
@@ -55,7 +55,7 @@ class Probe {
 export function themeOf(host: HTMLElement, isFinding: boolean): ITheme {
   const probe = new Probe(host);
   const background = probe.variable('--jp-layout-color0');
-  const foreground = probe.variable('--jp-content-font-color1');
+  const foreground = probe.variable('--jp-content-font-color0');
   const theme: ITheme = {
     background,
     foreground,
@@ -65,7 +65,7 @@ export function themeOf(host: HTMLElement, isFinding: boolean): ITheme {
     scrollbarSliderBackground: probe.variable('--jp-border-color1'),
     scrollbarSliderHoverBackground: probe.variable('--jp-border-color0'),
     scrollbarSliderActiveBackground: probe.variable('--jp-border-color0'),
-    extendedAnsi: extended(probe.variable('--jp-gpucluster-log-stderr'))
+    extendedAnsi: extended(probe)
   };
   for (const name of NAMES) {
     const bright =
@@ -101,12 +101,17 @@ function matchColours(probe: Probe): ITheme {
   };
 }
 
-/** The colour of standard error in its place; where nothing stands a terminal's own colours do. */
-function extended(stderr: string | undefined): string[] {
+/** Colours of ours in their places; where nothing stands a terminal's own do. */
+function extended(probe: Probe): string[] {
   const colours: string[] = [];
-  if (stderr) {
-    colours[STDERR_COLOUR - BASIC_COLOURS] = stderr;
-  }
+  const put = (place: number, variable: string) => {
+    const colour = probe.variable(variable);
+    if (colour) {
+      colours[place - BASIC_COLOURS] = colour;
+    }
+  };
+  put(STDERR_COLOUR, '--jp-gpucluster-log-stderr');
+  put(NOTE_COLOUR, '--jp-gpucluster-log-note');
   return colours;
 }
 
