@@ -208,12 +208,14 @@ export function lastUpdate(
   nowMs: number,
   trans: TranslationBundle
 ): string {
-  return heardMs === null
-    ? ''
-    : trans.__(
-        'last update %1 ago',
-        duration(Math.max(Math.round((nowMs - heardMs) / 1000), 1), trans)
-      );
+  if (heardMs === null) {
+    return '';
+  }
+  // In whole seconds: it is counted up.
+  const seconds = Math.max(Math.round((nowMs - heardMs) / 1000), 1);
+  const age =
+    seconds < 60 ? trans.__('%1 s', seconds) : duration(seconds, trans);
+  return trans.__('last update %1 ago', age);
 }
 
 // ---- a job

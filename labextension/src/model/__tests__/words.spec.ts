@@ -296,6 +296,10 @@ describe('times of day', () => {
 
   it('tell how long ago the cluster was heard', () => {
     expect(words.lastUpdate(1000, 13_100, trans)).toBe('last update 12 s ago');
+    expect(words.lastUpdate(1000, 3000, trans)).toBe('last update 2 s ago');
+    expect(words.lastUpdate(1000, 91_000, trans)).toBe(
+      'last update 1 min 30 s ago'
+    );
     expect(words.lastUpdate(null, 13_000, trans)).toBe('');
   });
 });

@@ -422,6 +422,21 @@ describe('a card without news', () => {
     expect(shown()).toContain('last update 12 s ago · the scheduler is away');
   });
 
+  it('notices by itself that nothing is heard any more', async () => {
+    const ticks: (() => void)[] = [];
+    jest.spyOn(window, 'setInterval').mockImplementation(tick => {
+      ticks.push(tick as () => void);
+      return 0 as never;
+    });
+    await show({ ...SUBMITTED, state: 'running' }, fakeCluster());
+    expect(shown()).not.toContain('last update');
+    jest.spyOn(Date, 'now').mockReturnValue(NOW_US / 1000 + 40_000);
+    act(() => ticks.forEach(tick => tick()));
+    expect(shown()).toContain(
+      'last update 40 s ago · the scheduler does not answer'
+    );
+  });
+
   it('says that this cluster does not know its job, and shows what is known', async () => {
     const cluster = fakeCluster({ gone: ['j12'] });
     await show({ ...SUBMITTED, state: 'running' }, cluster);
