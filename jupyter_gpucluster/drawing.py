@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 
 #: What a notebook takes from one job by default: text (head and tail together), and plots and other displays.
-TEXT_BYTES = 2 << 20
-DISPLAY_BYTES = 32 << 20
+TEXT_BYTES = 256 << 10
+DISPLAY_BYTES = 8 << 20
 
 
 class CellDrawing(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

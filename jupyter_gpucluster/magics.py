@@ -19,6 +19,7 @@ from gpucluster.api.options import OPTIONS_BY_KEY
 
 from . import connection
 from .arguments import Magic, argument, magic_arguments, parse_line, submit_arguments, words_of
+from .drawing import DISPLAY_BYTES, TEXT_BYTES
 from .errors import usage_error
 from .job import Job
 from .replay import Limits
@@ -81,12 +82,14 @@ class GPUClusterMagics(Magics):
         "beyond it are not watched, which is said.",
     ).tag(config=True)
     output_limit = Integer(
-        2 << 20,
+        TEXT_BYTES,
         min=4096,
         help="Most bytes of text that a notebook takes from one job: head and tail are shown, the log keeps all.",
     ).tag(config=True)
     display_limit = Integer(
-        32 << 20, min=0, help="Most bytes of plots and other displays that a notebook takes from one job."
+        DISPLAY_BYTES,
+        min=0,
+        help="Most bytes of plots and other displays that a notebook takes from one job.",
     ).tag(config=True)
 
     @validate(*_OPTION_TRAITS)

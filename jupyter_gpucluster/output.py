@@ -25,8 +25,11 @@ from .steps import Steps
 publish_display_data: Any = _display.publish_display_data
 clear_output: Any = _display.clear_output
 
-#: Outputs are shown at most this often; the first of them at once.
+#: Outputs are shown at most this often; the first of them at once. A page draws all text of an output anew for each piece of
+#: it, so the more was shown, the longer is the pause.
 FLUSH_INTERVAL_S = 0.1
+FLUSH_INTERVAL_S_PER_BYTE = 1 / (1 << 20)
+LONGEST_FLUSH_INTERVAL_S = 0.5
 #: So much is not collected any further.
 FLUSH_BYTES = 64 << 10
 
@@ -76,6 +79,7 @@ class ShellOutput(CellOutput):
         self._steps = Steps()
         self._allowance = Allowance()
         self._flushed_at = 0.0
+        self._shown_bytes = 0
         self.card_shown = False
         self._printed_state: object = None
         self._printed_lines: set[str] = set()
@@ -119,13 +123,17 @@ class ShellOutput(CellOutput):
     def _add(self, op: CellOp) -> None:
         self._steps.add(op)
         if self._steps.size >= FLUSH_BYTES:
+            self._steps.compact()
+        if self._steps.size >= FLUSH_BYTES:
             self.flush()
 
     @property
     def due_in_s(self) -> float | None:
         if not self._steps:
             return None
-        return max(self._flushed_at + FLUSH_INTERVAL_S - time.monotonic(), 0.0)
+        interval_s = FLUSH_INTERVAL_S + self._shown_bytes * FLUSH_INTERVAL_S_PER_BYTE
+        due_at = self._flushed_at + min(interval_s, LONGEST_FLUSH_INTERVAL_S)
+        return max(due_at - time.monotonic(), 0.0)
 
     def flush_if_due(self) -> None:
         if self.due_in_s == 0.0:
@@ -138,7 +146,9 @@ class ShellOutput(CellOutput):
                 # stdout and stderr are buffered apart: without this they would change places with what comes next.
                 self._file(stream).flush()
             stream = op.name
-            self._wait_for_allowance(len(op.text.encode("utf-8", "replace")))
+            text_bytes = len(op.text.encode("utf-8", "replace"))
+            self._shown_bytes = text_bytes + (self._shown_bytes if op.op == "stream" else 0)
+            self._wait_for_allowance(text_bytes)
             self._show(op)
         if stream is not None:
             self._file(stream).flush()

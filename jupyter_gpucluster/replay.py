@@ -18,6 +18,7 @@ from typing import Any, Literal, Protocol
 from gpucluster.api.schemas import StreamItem
 from gpucluster.api.words import gone_text
 
+from .carriage import VisibleCounter
 from .drawing import DISPLAY_BYTES, TEXT_BYTES
 
 Stream = Literal["stdout", "stderr"]
@@ -38,6 +39,7 @@ class Sink(Protocol):
 class Limits:
     """What a notebook takes from one job: bytes of text (head and tail together) and of displays. None = no limit.
 
+    Text that is written over after a carriage return, as progress bars do, does not count.
     `outputs`: at most so many displays and changes between stdout and stderr, each of which is an output of the notebook.
     """
 
@@ -108,9 +110,12 @@ class _Tail:
         elif self.dropped_bytes and runs:
             stream, first = runs[0]
             cut = first.find("\n") + 1
-            self.dropped_bytes += _bytes(first[:cut])
-            runs[0] = (stream, first[cut:])
-        return runs
+            if (
+                cut < len(first) or len(runs) > 1
+            ):  # else it is one long line, whose end is better than nothing
+                self.dropped_bytes += _bytes(first[:cut])
+                runs[0] = (stream, first[cut:])
+        return [(stream, text) for stream, text in runs if text]
 
 
 def _bytes(text: str) -> int:
@@ -189,6 +194,7 @@ class Replay:
         self._display_left = self._limits.display_bytes
         self._outputs_left = self._limits.outputs
         self._open_stream: Stream | None = None
+        self._visible = VisibleCounter()
         self._tail: _Tail | None = None
         self._omitted_displays = 0
         self._last_omitted: tuple[Mimes, Mimes] | None = None
@@ -211,11 +217,15 @@ class Replay:
         if self._tail is not None:
             self._tail.add(stream, text)
             return
-        self._open_stream = stream
-        if self._text_left is None or len(text) <= self._text_left:
+        if stream != self._open_stream:
+            self._open_stream, self._visible = stream, VisibleCounter()
+        if self._text_left is None:
             self._sink.text(stream, text)
-            if self._text_left is not None:
-                self._text_left -= len(text)
+            return
+        visible = self._visible.add(text)
+        if visible <= self._text_left:
+            self._sink.text(stream, text)
+            self._text_left -= visible
             return
         head, rest = text[: self._text_left], text[self._text_left :]
         if head:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .carriage import collapsed
 from .drawing import CellOp
 
 #: What counts for data of a display that is no text (JSON of some kind).
@@ -10,7 +11,8 @@ _OTHER_BYTES = 1000
 
 class Steps:
     """Steps in their order. Text of a stream is joined, of the updates of a display the last one is kept, and what a clear
-    would remove is left out; so a job that floods its output, or draws a plot a thousand times a second, costs little.
+    would remove or a carriage return be written over is left out; so a job that floods its output, or draws a plot a
+    thousand times a second, costs little.
 
     `size`: of what waits, in bytes, about.
     """
@@ -57,10 +59,17 @@ class Steps:
         self._ops.append(op)
         self.size += _size(op)
 
+    def compact(self) -> None:
+        """Make less of the newest text, if it can be."""
+        self._join()
+
     def _join(self) -> None:
         """The text that came for the last step becomes one."""
         if self._parts:
-            self._ops[-1].text = "".join(self._parts)
+            last = self._ops[-1]
+            whole = last.text + "".join(self._parts)
+            last.text = collapsed(whole)
+            self.size -= len(whole) - len(last.text)
             self._parts = []
 
     def _add_text(self, op: CellOp) -> None:

@@ -119,6 +119,8 @@ class _Handover:
 
     @property
     def _is_full(self) -> bool:
+        if self._steps.size >= WAITING_BYTES:
+            self._steps.compact()
         return self._steps.size >= WAITING_BYTES
 
     # ---- in the loop

@@ -87,3 +87,14 @@ class PageCell:
             count = self.card["drawing"]["execution_count"]
             return {"output_type": "execute_result", "execution_count": count, **shown}
         return {"output_type": "display_data", **shown}
+
+
+def visible(text: str) -> str:
+    """The text as JupyterLab keeps it: what follows a carriage return overwrites the line, character by character."""
+    lines = []
+    for line in text.split("\n"):
+        shown = ""
+        for piece in line.split("\r"):
+            shown = piece + shown[len(piece) :]
+        lines.append(shown)
+    return "\n".join(lines)

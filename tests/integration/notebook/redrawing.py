@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from support.cell_page import PageCell
+from support.cell_page import PageCell, visible
 
 from gpucluster.api import client as api
 from jupyter_gpucluster.drawing import CellDrawing
@@ -48,6 +48,12 @@ def draw(asked: CellQuery, connect: Callable[[], api.ApiClient]) -> PageCell:
     return page
 
 
-def without_time(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The card's text and html tell the time; what both must agree on is the rest."""
-    return [each for each in outputs if CARD not in each.get("data", {})]
+def body_of(outputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What two drawings of a job must agree on. The card's text and html tell the time; of what carriage returns wrote over
+    more or less may be left out.
+    """
+    return [
+        {**each, "text": visible(each["text"])} if each["output_type"] == "stream" else each
+        for each in outputs
+        if CARD not in each.get("data", {})
+    ]

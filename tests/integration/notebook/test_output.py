@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.cell_page import visible
+
 from .frontend import CARD, Kernel
 
 
@@ -21,11 +23,11 @@ def test_streams_keep_their_order(kernel: Kernel):
     assert streams == [(name, f"{name[3:]} {n}\n") for n in range(3) for name in ("stdout", "stderr")]
 
 
-def test_carriage_returns_and_colours_arrive_as_written(kernel: Kernel):
+def test_carriage_returns_and_colours_look_as_written(kernel: Kernel):
     cell = kernel.run(
         "%%submit\nprint('\\r 10%', end='')\nprint('\\r\\x1b[32m100%\\x1b[0m')\nprint('ünïcode ✓')"
     )
-    assert cell.stdout == "\r 10%\r\x1b[32m100%\x1b[0m\nünïcode ✓\n"
+    assert visible(cell.stdout) == "\x1b[32m100%\x1b[0m\nünïcode ✓\n"
 
 
 def test_plots_and_rich_displays_appear_in_their_place(kernel: Kernel):

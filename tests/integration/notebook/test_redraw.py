@@ -19,7 +19,7 @@ from jupyter_gpucluster.server_extension.redraw import CellRedraw
 
 from .conftest import Scheduler
 from .frontend import CARD, Kernel, Once, eventually, kernel
-from .redrawing import FirstCard, draw, query, without_time
+from .redrawing import FirstCard, body_of, draw, query
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +56,8 @@ CELLS = {
     "result that does not come back": "open('/dev/null')",
     "bytes that are no text": "import os\nos.write(1, b'a\\xff\\xfe b\\xc3')\nos.write(2, b'\\xc3')",
     "half a surrogate pair": "from IPython.display import display\ndisplay({'text/plain': 'half \\ud83d'}, raw=True)",
+    "lines written over": "import sys\nfor n in range(60_000):\n"
+    "    sys.stdout.write(f'\\r{n:6d} \\x1b[32mof\\x1b[0m many ' + '#' * (n % 50))\nprint()",
     "long output": "for n in range(60_000):\n    print('line', n)",
     "many displays": DISPLAYS + "for n in range(1500):\n    display(n)",
     "changing streams": "import sys\nfor n in range(3000):\n    print(n)\n    print(-n, file=sys.stderr)",
@@ -69,7 +71,7 @@ def test_page_draws_the_outputs_that_the_kernel_drew(one_kernel: Kernel, connect
     first = FirstCard()
     cell = one_kernel.run(f"%%submit --gpus 0 --memory 1G\n{CELLS[name].strip()}", first)
     page = draw(query(first.json), connect)
-    assert page.body == without_time(cell.outputs)
+    assert body_of(page.outputs) == body_of(cell.outputs)
     same = {key: value for key, value in page.card.items() if key not in ("hints", "seq")}
     assert same == {key: value for key, value in cell.card.items() if key not in ("hints", "seq")}
     assert page.card["drawing"]["complete"]
@@ -83,7 +85,7 @@ def test_rank_of_a_gang_is_drawn_by_the_page_as_by_the_kernel(one_kernel: Kernel
         cell = one_kernel.run(f"%attach gang --rank {rank}", first)
         assert (first.json["drawing"]["rank"], first.json["drawing"]["fills_cell"]) == (rank, True)
         page = draw(query(first.json), connect)
-        assert page.body == without_time(cell.outputs)
+        assert body_of(page.outputs) == body_of(cell.outputs)
         assert "rank one" in page.body[-1]["evalue"]
 
 
@@ -99,7 +101,7 @@ def test_attempts_have_the_same_seams_however_late_they_are_drawn(one_kernel: Ke
     first = FirstCard()
     cell = one_kernel.run(f"%%submit --gpus 0 --retries 2\n{textwrap.dedent(code).strip()}", first)
     page = draw(query(first.json), connect)
-    assert page.body == without_time(cell.outputs)
+    assert body_of(page.outputs) == body_of(cell.outputs)
     assert "— attempt 2 on " in cell.stdout
     assert "— attempt 3 on " in cell.stdout
 
@@ -114,7 +116,7 @@ def test_cancelled_job_ends_with_the_same_error(one_kernel: Kernel, connect, sch
         "%%submit --gpus 0\nimport time\nprint('begun', flush=True)\ntime.sleep(600)", first
     )
     page = draw(query(first.json), connect)
-    assert page.body == without_time(cell.outputs)
+    assert body_of(page.outputs) == body_of(cell.outputs)
     assert page.body[-1]["ename"] == "JobCancelled"
     assert "seen enough" in page.body[-1]["evalue"]
     assert "%why" in page.body[-1]["evalue"] or "%logs" in page.body[-1]["evalue"]
@@ -154,7 +156,7 @@ def test_page_is_told_how_to_have_the_names_that_it_does_not_bind(one_kernel: Ke
 def test_without_a_saved_card_the_cell_is_drawn_as_the_submission_said(one_kernel: Kernel, connect):
     cell = one_kernel.run("%%submit --gpus 0\n[1, 2]")
     page = draw(CellQuery(job_id=cell.card["job_id"]), connect)
-    assert page.body == without_time(cell.outputs)
+    assert body_of(page.outputs) == body_of(cell.outputs)
     assert page.card["drawing"]["fills_cell"]
 
 

@@ -12,15 +12,15 @@ from gpucluster.api.errors import Forbidden
 from jupyter_gpucluster.drawing import CellDrawing
 from jupyter_gpucluster.server_extension.messages import CellQuery
 
-from ..api.test_users import ClientOf, ManyUsers
+from ..api.conftest import ClientOf, ManyUsers
 from .frontend import CARD, Kernel
-from .redrawing import draw, query, without_time
+from .redrawing import body_of, draw, query
 
 #: The kernel speaks to the scheduler as whom the test wants.
 BECOME = """
 import os, sys
 sys.path[:0] = {path!r}
-from integration.api.test_users import ClientOf
+from integration.api.conftest import ClientOf
 from jupyter_gpucluster import connection
 def become(name):
     connection.disconnect()
@@ -121,7 +121,7 @@ def test_ones_own_job_needs_no_trust(bobs: Kernel):
 def test_page_draws_a_strangers_cell_without_what_could_run_whatever_it_asks_for(bobs: Kernel):
     cell = bobs.run(f"%attach {bobs.number}")
     page = draw(query(cell.card), lambda: ClientOf("bob", bobs.address))
-    assert page.body == without_time(cell.outputs)
+    assert body_of(page.outputs) == body_of(cell.outputs)
     assert "<script>" not in str(page.outputs)
     mine = draw(query(cell.card), lambda: ClientOf("ann", bobs.address))
     assert "<script>" in str(mine.outputs)

@@ -96,6 +96,40 @@ def test_long_output_keeps_head_and_tail_and_says_what_is_missing():
     assert f"{left_out:,} bytes are not shown here" in notes
 
 
+def test_end_of_one_long_line_is_shown():
+    outputs = shown([record("stdout", b"x" * 9000), record("stdout", b"the end\n")], Limits(text_bytes=4000))
+    assert text_of(outputs).endswith("xthe end\n")
+    assert "5,008 bytes are not shown here" in text_of(outputs, "stderr")
+
+
+def test_what_a_progress_bar_writes_over_does_not_count():
+    bar = [record("stderr", f"\r{number:5d} of 20000".encode()) for number in range(20_000)]
+    outputs = shown([*bar, record("stderr", b"\n"), record("stdout", b"done\n")], Limits(text_bytes=4000))
+    assert text_of(outputs) == "done\n"
+    assert "not shown" not in text_of(outputs, "stderr")
+    assert text_of(outputs, "stderr").endswith("\r19999 of 20000\n")
+
+
+def test_output_that_changes_between_streams_all_the_time_is_cut_as_well():
+    records = [record(stream, b"x\n") for _ in range(500) for stream in ("stdout", "stderr")]
+    outputs = shown(records, Limits(text_bytes=None, outputs=100))
+    assert len(outputs) < 120
+    assert "are not shown here; see %logs 7" in "".join(each["text"] for each in outputs)
+
+
+def test_display_that_alone_is_too_big_is_shown_by_its_text():
+    big = {"data": {"text/plain": "a table", "text/html": "x" * 5000}, "metadata": {}}
+    for kind, extra in (("display", {}), ("display", {"execute_result": True})):
+        (output, *_) = [
+            each
+            for each in shown([record(kind, {**big, **extra})], Limits(display_bytes=4000))
+            if each["output_type"] != "stream"
+        ]
+        assert list(output["data"]) == ["text/plain"]
+        assert output["data"]["text/plain"].startswith("a table\n[5,0")
+        assert "%logs 7" in output["data"]["text/plain"]
+
+
 def test_output_within_the_limit_has_no_note():
     assert text_of(shown([record("stdout", b"x" * 2990)], Limits(text_bytes=4000)), "stderr") == ""
 
