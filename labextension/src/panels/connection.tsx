@@ -86,7 +86,7 @@ function ageText(ageMs: number, trans: TranslationBundle): string {
 }
 
 /** Reasons of the API begin in lower case and have no full stop. */
-function asSentence(text: string): string {
+export function asSentence(text: string): string {
   const capital = text.charAt(0).toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(capital) ? capital : `${capital}.`;
 }

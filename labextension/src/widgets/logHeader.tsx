@@ -2,7 +2,9 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
 
+import { ApiError } from '../api/errors';
 import { JobView } from '../api/schemas';
+import { asSentence } from '../panels/connection';
 import { useNowMs, useSignal } from '../panels/hooks';
 import * as words from '../model/words';
 import { Button } from './button';
@@ -30,7 +32,7 @@ export function LogHeader({ panel }: { panel: LogPanel }): JSX.Element {
       )}
       {feed.state === 'failed' && (
         <p role="alert" className="jp-gpucluster-logProblem">
-          {feed.error?.sentence}
+          {feed.error && errorText(feed.error)}
         </p>
       )}
       {problem && (
@@ -93,11 +95,17 @@ function Away({ panel }: { panel: LogPanel }): JSX.Element {
   const heard = words.lastUpdate(feed.heardMs, nowMs, trans);
   return (
     <p className="jp-gpucluster-logAway">
-      <span>{heard && `${heard[0].toUpperCase()}${heard.slice(1)}.`}</span>{' '}
-      <span role="status">{feed.error?.sentence}</span>{' '}
+      <span>{heard && asSentence(heard)}</span>{' '}
+      <span role="status">{feed.error && errorText(feed.error)}</span>{' '}
       <Button onClick={() => cluster.retry()}>{trans.__('Retry')}</Button>
     </p>
   );
+}
+
+/** Reason and hint of the API, as sentences. */
+function errorText({ body }: ApiError): string {
+  const told = [body.reason, body.hint ?? ''].filter(part => part !== '');
+  return told.map(asSentence).join(' ');
 }
 
 /** What stands above the first line, and how to get at it. */

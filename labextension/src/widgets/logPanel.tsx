@@ -133,8 +133,8 @@ export class LogPanel extends Widget {
 
   openSearch(): void {
     this._isSearching = true;
+    this._changed.emit(); // at once: the next key is for the field
     this._searched.emit();
-    this.tell();
   }
 
   closeSearch(): void {

@@ -13,6 +13,7 @@ import { Widget } from '@lumino/widgets';
 import * as React from 'react';
 
 import { useSignal } from '../panels/hooks';
+import { Button } from './button';
 import { CancelButton } from './cancelButton';
 import type { LogPanel } from './logPanel';
 
@@ -114,14 +115,16 @@ function Follow({ panel }: IProps): JSX.Element {
   const { terminal, trans } = panel;
   const isFollowing = terminal?.isFollowing ?? true;
   return (
-    <ToolbarButtonComponent
-      icon={moveDownIcon}
-      label={trans.__('Follow')}
-      tooltip={trans.__('Keep the end in view')}
-      pressed={isFollowing}
-      enabled={terminal !== null}
+    <Button
+      className="jp-gpucluster-logIcon"
+      aria-pressed={isFollowing}
+      disabled={terminal === null}
+      title={trans.__('Keep the end in view')}
       onClick={() => panel.follow(!isFollowing)}
-    />
+    >
+      <moveDownIcon.react tag="span" width="16px" height="16px" />{' '}
+      {trans.__('Follow')}
+    </Button>
   );
 }
 
