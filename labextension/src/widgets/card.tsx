@@ -18,7 +18,7 @@ import { CommandIDs, IGpuCluster } from '../tokens';
 import { Button } from './button';
 import { CancelButton } from './cancelButton';
 import { FactList, IFact } from './factList';
-import { Figures } from './figures';
+import { Figures, hasMetrics } from './figures';
 import { useHistory, useInView, useJob, useTail } from './jobHooks';
 import { OWN_KEYS_CLASS, useOwnKeys } from './ownKeys';
 import { ProgressBar } from './progressBar';
@@ -44,16 +44,18 @@ export function Card({ card, context }: ICardProps): JSX.Element {
   const { cluster, trans } = context;
   const section = React.useRef<HTMLElement>(null);
   const isInView = useInView(section);
-  // Whether it has ended is not known before it was asked; then nothing is asked any more.
-  const [hasEnded, setHasEnded] = React.useState(false);
-  const live = useJob(
-    cluster,
-    card.job.id,
-    isInView && !hasEnded && !words.isEnded(card.job.state)
-  );
+  // Of a job that has ended nothing more is to be heard than whether the cluster has its step reports.
+  const [isSettled, setIsSettled] = React.useState(false);
+  const { job: told } = card;
+  const isOpen = !words.isEnded(told.state) || hasMetrics(told.progress);
+  const live = useJob(cluster, told.id, isInView && isOpen && !isSettled);
   const job = newest(card, live);
   const isEnded = words.isEnded(job.state);
-  React.useEffect(() => setHasEnded(isEnded), [isEnded]);
+  const isAnswered = live !== undefined || cluster.isGone(told.id);
+  React.useEffect(
+    () => setIsSettled(isEnded && isAnswered),
+    [isEnded, isAnswered]
+  );
   const isLooking = isInView && !isEnded;
   const nowMs = useNowMs(isLooking ? TICK_MS : null);
   const nowUs = (nowMs + cluster.clockOffsetMs) * words.US_PER_MS;
@@ -72,7 +74,9 @@ export function Card({ card, context }: ICardProps): JSX.Element {
         <span className="jp-gpucluster-cardName">{title}</span>
         <Facts
           job={job}
-          isSimulated={card.simulated || !!cluster.status?.simulated}
+          isSimulated={
+            card.simulated || (!!live && !!cluster.status?.simulated)
+          }
           trans={trans}
         />
         <Actions
@@ -103,7 +107,7 @@ export function Card({ card, context }: ICardProps): JSX.Element {
       <Figures
         job={job}
         cluster={cluster}
-        isInView={isInView}
+        isWanted={isInView && live !== undefined}
         nowUs={nowUs}
         trans={trans}
       />
@@ -203,12 +207,13 @@ function Actions(props: {
   const { job, context, onGone } = props;
   const { cluster, commands, trans } = context;
   const args = { job: job.id };
+  const hasLog = job.attempts_made > 0 && !cluster.isGone(job.id);
   const has = (id: string) =>
     commands.hasCommand(id) && commands.isEnabled(id, args);
   return (
     <span className="jp-gpucluster-cardActions">
       <CancelButton job={job} cluster={cluster} trans={trans} onGone={onGone} />
-      {job.attempts_made > 0 && has(CommandIDs.openLog) && (
+      {hasLog && has(CommandIDs.openLog) && (
         <Button
           aria-label={trans.__('Open the log of job %1', job.number)}
           onClick={() => void commands.execute(CommandIDs.openLog, args)}

@@ -11,8 +11,8 @@ import { Sparkline } from './sparkline';
 export interface IFiguresProps {
   job: JobView;
   cluster: IGpuCluster;
-  /** Earlier step reports are asked for once somebody looks. */
-  isInView: boolean;
+  /** Somebody looks, and the cluster knows the job: then earlier step reports are asked for, once. */
+  isWanted: boolean;
   nowUs: number;
   trans: TranslationBundle;
 }
@@ -20,10 +20,10 @@ export interface IFiguresProps {
 const MOST_METRICS = 8;
 
 export function Figures(props: IFiguresProps): JSX.Element | null {
-  const { job, cluster, isInView, nowUs, trans } = props;
+  const { job, cluster, isWanted, nowUs, trans } = props;
   const { progress } = job;
   const names = metricNames(progress).slice(0, MOST_METRICS);
-  const points = useCourse(cluster, job, names[0], isInView);
+  const points = useCourse(cluster, job, names[0], isWanted);
   const pace = job.state === 'running' ? paceNow(cluster, job, nowUs) : null;
   const figures: IFact[] = [
     ['elapsed', words.elapsed(job, nowUs, trans)],
@@ -45,6 +45,11 @@ export function Figures(props: IFiguresProps): JSX.Element | null {
     ['first', progress && words.firstFeedback(job, trans)]
   ];
   return <FactList className="jp-gpucluster-cardFigures" facts={figures} />;
+}
+
+/** Whether there is a course to draw. */
+export function hasMetrics(progress: Progress | null): boolean {
+  return metricNames(progress).length > 0;
 }
 
 /** "loss" first, as it is what one looks at. */
@@ -74,15 +79,15 @@ function useCourse(
   cluster: IGpuCluster,
   job: JobView,
   metric: string | undefined,
-  isInView: boolean
+  isWanted: boolean
 ): [number, number][] {
   const [, draw] = React.useReducer((count: number) => count + 1, 0);
-  const isWanted = isInView && metric !== undefined;
+  const isAsked = isWanted && metric !== undefined;
   React.useEffect(() => {
-    if (isWanted) {
+    if (isAsked) {
       void cluster.loadSteps(job.id).then(draw);
     }
-  }, [cluster, job.id, isWanted]);
+  }, [cluster, job.id, isAsked]);
   const seen = React.useRef<[number, number][]>([]);
   const points =
     metric === undefined ? [] : cluster.track(job.id).points(metric);

@@ -174,9 +174,11 @@ describe('the card of a waiting job', () => {
     expect(shown()).toContain('2 GPUs simulated');
   });
 
-  it('takes it from the cluster that GPUs are simulated', async () => {
+  it('takes it from its own cluster that GPUs are simulated', async () => {
     const cluster = fakeCluster({ status: liveStatus({ simulated: true }) });
     await show({ ...SUBMITTED, simulated: false }, cluster);
+    expect(screen.queryByText('simulated')).toBeNull();
+    await tell(cluster, { state: 'pending' });
     expect(screen.getByText('simulated')).toBeTruthy();
   });
 });
@@ -389,6 +391,40 @@ describe('the card of a job that has ended', () => {
     expect(shown()).not.toContain('net is not defined'); // stands below it
     expect(cluster.interests.size).toBe(0);
     expect(cluster.asked).toEqual([]);
+  });
+
+  it('is asked for once when there is a course to draw, and then no more', async () => {
+    const cluster = fakeCluster();
+    const metrics = { loss: 0.5 };
+    await show(
+      { ...failed, progress: { step: 9, total: 9, metrics } },
+      cluster
+    );
+    expect([...cluster.interests]).toEqual([{ jobs: ['j12'] }]);
+    expect(cluster.asked).toEqual([]); // perhaps the cluster does not know it
+    cluster.reports.j12 = [1, 2].map(step =>
+      progress({ step, metrics: { loss: 1 / step }, time_us: NOW_US + step })
+    );
+    const last = progress({ step: 9, total: 9, metrics });
+    await tell(cluster, { state: 'failed', seq: 2, progress: last });
+    expect(cluster.asked).toEqual([['loadSteps', 'j12']]);
+    expect(cluster.interests.size).toBe(0);
+    expect(
+      screen.getByRole('img', { name: /^loss: first 1, last 0.5/ })
+    ).toBeTruthy();
+  });
+
+  it('is asked nothing more once the cluster does not know it', async () => {
+    const cluster = fakeCluster();
+    await show(
+      { ...failed, progress: { step: 9, metrics: { loss: 1 } } },
+      cluster
+    );
+    cluster.gone = ['j12'];
+    await act(async () => cluster.emit({ jobs: new Set(['j12']) }));
+    expect(cluster.interests.size).toBe(0);
+    expect(cluster.asked).toEqual([]);
+    expect(shown()).not.toContain('does not know'); // nothing is missing
   });
 
   it('is followed until its end is heard, and no longer', async () => {
