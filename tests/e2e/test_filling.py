@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pages import NotebookPage, told, wait_for, write_notebook
+from pages import NotebookPage, text_of, told, wait_for, write_notebook
 from support.jupyter_server import JupyterServer
 
 #: Writes in two parts, with a gate between them, in every way in which a cell writes.
@@ -71,9 +71,9 @@ def undisturbed(browser: Any, lab: JupyterServer) -> list[dict[str, Any]]:
     steady.open_gate()
     outputs = steady.outcome()
     page.close()
-    texts = [output.get("text") for output in outputs if output.get("output_type") == "stream"]
-    assert texts == ["begin\nstep 2\n", "a warning\n", "part one\n", "part two\n"]
-    assert outputs[-1]["data"]["text/plain"] == "42"
+    texts = ["".join(output["text"]) for output in outputs if output.get("output_type") == "stream"]
+    assert texts == ["begin\nstep 2\n", "a warning\n", "part one\npart two\n"]
+    assert text_of(outputs[-1]) == "42"
     return outputs
 
 
