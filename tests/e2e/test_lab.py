@@ -51,9 +51,12 @@ def test_sidebar_shows_the_queues_of_the_cluster(page: Any, lab: JupyterServer) 
     page.evaluate("async () => { await window.jupyterapp.shell.activateById('jp-gpucluster-sidebar'); }")
     panel = page.locator("#jp-gpucluster-sidebar")
     panel.get_by_role("heading", name="GPU cluster").wait_for()
-    panel.locator("tbody tr").first.wait_for()
-    assert panel.locator("tbody tr").count() >= 2
-    assert "simulated GPUs" in panel.inner_text()
+    queues = panel.get_by_role("tree", name="Queues").get_by_role("treeitem")
+    queues.first.wait_for()
+    assert queues.count() >= 2
+    assert "guaranteed" in queues.first.inner_text()
+    assert "simulated" in panel.inner_text()
+    panel.get_by_text("%%submit --gpus 1").wait_for()
     assert page.errors == []
 
 

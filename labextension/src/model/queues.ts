@@ -48,9 +48,6 @@ export interface IQueueRow {
   figures: IGpuFigures;
   /** The same by GPU type, of those that concern the queue; empty where the cluster has one type only. */
   types: [string, IGpuFigures][];
-  /** Of the queue and all below it. */
-  waiting: number;
-  running: number;
   /** Whether the caller may submit to it, or to a queue below it. */
   maySubmit: boolean;
 }
@@ -79,7 +76,7 @@ export function queueRows(
   return rows;
 }
 
-/** The queues by name and parent, and what is counted over a queue and those below it. */
+/** The queues by name and parent, and what follows from that. */
 class Tree {
   constructor(queues: readonly QueueView[], clusterGpus: number) {
     queues.forEach(queue => this.byName.set(queue.name, queue));
@@ -110,7 +107,6 @@ class Tree {
     place: number,
     siblings: number
   ): IQueueRow {
-    const all = this.withBelow(queue);
     const own = new Set(resourcesOf(queue));
     return {
       queue,
@@ -122,9 +118,7 @@ class Tree {
       types: this.types
         .filter(name => own.has(name))
         .map(name => [name.slice(TYPED.length), this.figures(queue, name)]),
-      waiting: all.reduce((sum, one) => sum + one.waiting, 0),
-      running: all.reduce((sum, one) => sum + one.running, 0),
-      maySubmit: all.some(one => one.may_submit)
+      maySubmit: this.withBelow(queue).some(one => one.may_submit)
     };
   }
 
@@ -257,9 +251,10 @@ export function freeText(
     : trans.__('nothing free now');
 }
 
-/** "2 waiting"; "" when none is. */
+/** "2 waiting", in the queue and all below it; "" when none is. */
 export function waitingText(row: IQueueRow, trans: TranslationBundle): string {
-  return row.waiting > 0 ? trans.__('%1 waiting', row.waiting) : '';
+  const { waiting } = row.queue;
+  return waiting > 0 ? trans.__('%1 waiting', waiting) : '';
 }
 
 /** "4 mine"; "" when none is. */
@@ -288,8 +283,10 @@ export function explanations(
   const { figures, queue } = row;
   const sentences = [
     figures.lentOut > 0
-      ? trans.__(
-          '%1 of its guaranteed GPUs are lent to other queues at present.',
+      ? trans._n(
+          '%2 of its guaranteed GPUs is lent to other queues at present.',
+          '%2 of its guaranteed GPUs are lent to other queues at present.',
+          figures.lentOut / MILLI,
           gpuCount(figures.lentOut)
         )
       : '',

@@ -5,7 +5,7 @@ import * as React from 'react';
 import { duration } from '../model/words';
 import { IGpuCluster } from '../tokens';
 import { Button } from '../widgets/button';
-import { useCluster, useNowMs } from './hooks';
+import { Shown, useCluster, useNowMs } from './hooks';
 
 /** A live cluster is heard at least every 10 s; this long without a sound something is wrong, whatever the state says. */
 export const SILENT_MS = 25_000;
@@ -38,7 +38,9 @@ export function useTrouble(cluster: IGpuCluster): {
   nowMs: number;
 } {
   useCluster(cluster, change => change.connection);
-  const [sinceMs] = React.useState(() => Date.now());
+  const isShown = React.useContext(Shown);
+  const [sinceMs, setSinceMs] = React.useState(() => Date.now());
+  React.useEffect(() => setSinceMs(Date.now()), [isShown]);
   const [isTroubled, setIsTroubled] = React.useState(false);
   useNowMs(isTroubled ? TICK_MS : LOOK_MS);
   const nowMs = Date.now();

@@ -152,8 +152,10 @@ function Running(props: IJobRowProps): JSX.Element {
           <span>{trans.__('%1%', Math.floor(share))}</span>
         </div>
       )}
-      <Line parts={[far]} />
-      <Metric {...props} />
+      <div className="jp-gpucluster-jobFacts">
+        <Line parts={[far]} />
+        <Metric {...props} />
+      </div>
       {state !== 'running' && (
         <Clamped text={reason(job)} isWhole={props.isExpanded} />
       )}

@@ -10,7 +10,7 @@ import { toggled, ViewState } from '../model/viewState';
 import { IGpuCluster } from '../tokens';
 import { Button } from '../widgets/button';
 import { Waiting } from './connection';
-import { useCluster, useSignal, useThrottled, useWatch } from './hooks';
+import { Shown, useCluster, useSignal, useThrottled, useWatch } from './hooks';
 import { Commands, useJobActions } from './jobActions';
 import { JobGrid } from './jobGrid';
 
@@ -189,8 +189,12 @@ function Announcements(props: {
   trans: TranslationBundle;
 }): JSX.Element {
   const { cluster, trans } = props;
+  const isShown = React.useContext(Shown);
   const [text, setText] = React.useState('');
   React.useEffect(() => {
+    if (!isShown) {
+      return;
+    }
     const announcer = new Announcer(trans);
     let timer: ReturnType<typeof setTimeout> | null = null;
     const tell = () => {
@@ -216,7 +220,7 @@ function Announcements(props: {
         clearTimeout(timer);
       }
     };
-  }, [cluster, trans]);
+  }, [cluster, trans, isShown]);
   return (
     <div role="status" aria-live="polite" className="jp-gpucluster-spoken">
       {text}

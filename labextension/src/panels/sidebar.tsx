@@ -13,7 +13,7 @@ import { joined } from '../model/words';
 import { IGpuCluster } from '../tokens';
 import { SimulatedBadge } from '../widgets/simulatedBadge';
 import { Banner, useTrouble, Waiting } from './connection';
-import { useCluster, useSignal, useWatch } from './hooks';
+import { Shown, useCluster, useSignal, useWatch } from './hooks';
 import { Commands } from './jobActions';
 import { Jobs } from './jobs';
 import { Queues } from './queues';
@@ -37,7 +37,7 @@ export async function openSidebar(
   return new Sidebar({ ...others, view });
 }
 
-/** Lab's widget around the panel. What it shows is there only while it can be seen, so a hidden one asks for nothing. */
+/** Lab's widget around the panel. While it is hidden it asks for nothing. */
 export class Sidebar extends ReactWidget {
   constructor(private readonly props: ISidebarProps) {
     super();
@@ -67,12 +67,14 @@ export class Sidebar extends ReactWidget {
   readonly shown = new Signal<this, void>(this);
 }
 
-function WhileVisible(
-  props: ISidebarProps & { widget: Sidebar }
-): JSX.Element | null {
+function WhileVisible(props: ISidebarProps & { widget: Sidebar }): JSX.Element {
   const { widget, ...others } = props;
   useSignal(widget.shown);
-  return widget.isVisible ? <SidebarView {...others} /> : null;
+  return (
+    <Shown.Provider value={widget.isVisible}>
+      <SidebarView {...others} />
+    </Shown.Provider>
+  );
 }
 
 /** Follows the topic `status`; each section follows its own while it is open. */
@@ -150,7 +152,7 @@ function Header(props: {
 }): JSX.Element {
   const { status, trans } = props;
   return (
-    <header className="jp-gpucluster-header">
+    <div className="jp-gpucluster-header">
       <h2>
         {status
           ? trans.__('GPU cluster %1', status.cluster)
@@ -171,7 +173,7 @@ function Header(props: {
       ) : (
         <Waiting lines={1} trans={trans} />
       )}
-    </header>
+    </div>
   );
 }
 

@@ -136,6 +136,22 @@ describe('the sidebar', () => {
     expect(watched(given)).toEqual(['mine', 'nodes', 'queues', 'status']);
   });
 
+  it('is found again as it was left, and as things are by then', async () => {
+    const given = cluster();
+    await open(given);
+    const text = () => sidebar.node.textContent;
+    fireEvent.click(header('Topology'));
+    const tree = screen.getByRole('tree', { name: 'Queues' });
+    await show(false);
+    given.status = liveStatus({ gpus: 32, gpus_used: 20 });
+    await act(async () => given.emit());
+    expect(text()).toContain('12 of 32 GPUs in use');
+    await show(true);
+    expect(text()).toContain('20 of 32 GPUs in use');
+    expect(screen.getByRole('tree', { name: 'Queues' })).toBe(tree);
+    expect(header('Topology').getAttribute('aria-expanded')).toBe('false');
+  });
+
   it('asks for nothing when it was hidden from the beginning', async () => {
     const given = cluster();
     sidebar = new Sidebar({
