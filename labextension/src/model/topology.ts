@@ -9,7 +9,9 @@ import {
   freeOf,
   freePieces,
   freePiecesByType,
-  IFreePieces
+  IFreePieces,
+  nodePieces,
+  nodePiecesByType
 } from './topologyFree';
 
 /**
@@ -70,6 +72,12 @@ export interface INodeTree {
   /** GPUs of an island do not stand side by side. */
   readonly isInterleaved: boolean;
   readonly counts: Counts;
+  /** What is free in one piece on this node, of all GPUs and of each type alone. */
+  readonly free: IFreePieces;
+  readonly freeByType: ReadonlyMap<string, IFreePieces>;
+  readonly jobs: readonly IJobOnGpus[];
+  readonly usage: IUsage;
+  readonly simulatedGpus: number;
   /** What the filter looks at, in lower case. */
   readonly words: string;
 }
@@ -195,6 +203,11 @@ function makeNodeTree(node: NodeView): INodeTree {
     }),
     isInterleaved: isInterleaved(boxes),
     counts,
+    free: nodePieces(boxes),
+    freeByType: nodePiecesByType(boxes),
+    jobs: jobsOnNode(gpus),
+    usage: usageOf(gpus),
+    simulatedGpus: gpus.filter(gpu => gpu.simulated).length,
     words: words(node, counts)
   };
 }
@@ -264,6 +277,7 @@ function noCounts(): Record<GpuKind, number> {
 
 // ---- the cluster
 
+/** Cheap enough for every change of a large cluster: what is reckoned of a node stands in its tree. */
 export function topology(nodes: readonly NodeView[]): ITopology {
   const all = nodes
     .map(nodeTree)
@@ -283,13 +297,9 @@ export function topology(nodes: readonly NodeView[]): ITopology {
     counts: sum(racks.map(rack => rack.counts)),
     free: freePieces(racks),
     freeByType: freePiecesByType(racks),
-    jobs: jobsOnGpus(all),
-    usage: usage(all),
-    simulatedGpus: all.reduce(
-      (total, tree) =>
-        total + tree.boxes.filter(box => box.gpu.simulated).length,
-      0
-    )
+    jobs: jobsTogether(all),
+    usage: usageTogether(all),
+    simulatedGpus: all.reduce((sum, tree) => sum + tree.simulatedGpus, 0)
   };
 }
 
@@ -302,26 +312,17 @@ function sum(parts: readonly Counts[]): Counts {
 }
 
 /** Jobs that the caller may know of, by what stands on the GPUs. */
-function jobsOnGpus(all: readonly INodeTree[]): IJobOnGpus[] {
-  const jobs = new Map<number, IJobOnGpus & { gpus: number; nodes: number }>();
+function jobsTogether(all: readonly INodeTree[]): IJobOnGpus[] {
+  const jobs = new Map<number, IJobOnGpus>();
   for (const tree of all) {
-    const here = new Set<number>();
-    for (const { gpu } of tree.boxes) {
-      if (gpu.job_number === null) {
-        continue;
-      }
-      const job = jobs.get(gpu.job_number) ?? {
-        number: gpu.job_number,
-        name: gpu.job_name ?? '',
-        id: gpu.job_id,
-        mine: gpu.mine,
-        gpus: 0,
-        nodes: 0
-      };
-      job.gpus += 1;
-      job.nodes += here.has(job.number) ? 0 : 1;
-      here.add(job.number);
-      jobs.set(job.number, job);
+    for (const job of tree.jobs) {
+      const before = jobs.get(job.number);
+      jobs.set(
+        job.number,
+        before
+          ? { ...before, gpus: before.gpus + job.gpus, nodes: before.nodes + 1 }
+          : job
+      );
     }
   }
   return [...jobs.values()].sort(
@@ -330,24 +331,50 @@ function jobsOnGpus(all: readonly INodeTree[]): IJobOnGpus[] {
   );
 }
 
-function usage(all: readonly INodeTree[]): IUsage {
-  const steps = BUSY_STEPS_PERCENT.map(() => 0);
-  let notMeasured = 0;
-  let unused = 0;
-  for (const tree of all) {
-    for (const { gpu } of tree.boxes) {
-      if (gpu.utilization_percent === null) {
-        notMeasured += 1;
-        continue;
-      }
-      if (isInUse(gpu)) {
-        steps[busyStep(gpu.utilization_percent)] += 1;
-      } else {
-        unused += 1;
-      }
+function jobsOnNode(gpus: readonly GpuView[]): IJobOnGpus[] {
+  return grouped(
+    gpus.filter(gpu => gpu.job_number !== null),
+    gpu => gpu.job_number!
+  ).map(([number, [gpu, ...others]]) => ({
+    number,
+    name: gpu.job_name ?? '',
+    id: gpu.job_id,
+    mine: gpu.mine,
+    gpus: 1 + others.length,
+    nodes: 1
+  }));
+}
+
+function usageTogether(all: readonly INodeTree[]): IUsage {
+  const total = noUsage();
+  for (const { usage } of all) {
+    usage.steps.forEach((count, step) => (total.steps[step] += count));
+    total.unused += usage.unused;
+    total.notMeasured += usage.notMeasured;
+  }
+  return total;
+}
+
+function usageOf(gpus: readonly GpuView[]): IUsage {
+  const usage = noUsage();
+  for (const gpu of gpus) {
+    if (gpu.utilization_percent === null) {
+      usage.notMeasured += 1;
+    } else if (isInUse(gpu)) {
+      usage.steps[busyStep(gpu.utilization_percent)] += 1;
+    } else {
+      usage.unused += 1;
     }
   }
-  return { steps, unused, notMeasured };
+  return usage;
+}
+
+function noUsage(): { steps: number[]; unused: number; notMeasured: number } {
+  return {
+    steps: BUSY_STEPS_PERCENT.map(() => 0),
+    unused: 0,
+    notMeasured: 0
+  };
 }
 
 /** Somebody has it: a job, or a program that is none. */
