@@ -215,10 +215,10 @@ function Actions(props: {
       <CancelButton job={job} cluster={cluster} trans={trans} onGone={onGone} />
       {hasLog && has(CommandIDs.openLog) && (
         <Button
-          aria-label={trans.__('Open the log of job %1', job.number)}
+          aria-label={trans.__('Open log of job %1', job.number)}
           onClick={() => void commands.execute(CommandIDs.openLog, args)}
         >
-          {trans.__('Log')}
+          {trans.__('Open log')}
         </Button>
       )}
       {job.mine && job.can_control && has(CommandIDs.shareJob) && (

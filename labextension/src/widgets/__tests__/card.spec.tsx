@@ -279,7 +279,7 @@ describe('the card of a running job', () => {
     const opened = jest.fn();
     commands.addCommand(CommandIDs.openLog, { execute: opened });
     await tell(cluster, running);
-    fireEvent.click(button('Open the log of job 12'));
+    fireEvent.click(button('Open log of job 12'));
     expect(opened).toHaveBeenCalledWith({ job: 'j12' });
   });
 
