@@ -6,7 +6,7 @@ by itself, `text/html` and `text/plain` for everything else, which show the last
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from . import describe
 from .describe import Pace
 from .drawing import CellDrawing
 from .templates import render
+from .track import Sparkline
 
 MIME = "application/vnd.gpucluster.job+json"
 #: Version of the JSON below; a renderer of another version falls back to html.
@@ -92,7 +93,8 @@ class Card:
     def text(self, now_us: int) -> str:
         if self.job is None:
             return describe.joined([f"{describe.ICONS['sending']} {self.title}", self.sending or ""])
-        lines = [describe.job_line(self.job, now_us, self.pace)]
+        line = describe.job_line(self.job, now_us, self.pace)
+        lines = [describe.joined([line, describe.first_feedback(self.job)])]
         if self.summary:
             lines.append(f"  {self.summary}")
         if self.limits:
@@ -140,7 +142,8 @@ class Card:
             "drawing": msgspec.to_builtins(self.drawing),
         }
 
-    def html(self, now_us: int) -> str:
+    def html(self, now_us: int, *, sparklines: Sequence[Sparkline] = (), with_style: bool = True) -> str:
+        """`with_style`: False where the styles of `style.css` are there already."""
         job = self.job
         state = job.state if job is not None else "sending"
         return render(
@@ -152,7 +155,9 @@ class Card:
             facts=self._facts(job, now_us),
             sentence=self._sentence(job),
             percent=describe.percent(job.progress) if job is not None else None,
-            progress=self._progress(job, now_us),
+            progress=self._progress(job, now_us, {line.name for line in sparklines}),
+            sparklines=sparklines,
+            with_style=with_style,
             summary=self.summary,
             limits=self.limits,
             hints=self.hints,
@@ -181,10 +186,18 @@ class Card:
             return describe.waiting(job)
         return describe.reason(job)
 
-    def _progress(self, job: JobView | None, now_us: int) -> str:
+    def _progress(self, job: JobView | None, now_us: int, drawn: Collection[str] = ()) -> str:
+        """`drawn`: metrics that are shown as pictures, with their values."""
         if job is None:
             return ""
         if job.progress is None:
             return describe.elapsed(job, now_us)
         pace = describe.pace_text(self.pace) if job.state == "running" else ""
-        return describe.joined([describe.steps(job.progress), *describe.metrics(job.progress), pace])
+        return describe.joined(
+            [
+                describe.steps(job.progress),
+                *describe.metrics(job.progress, without=drawn),
+                pace,
+                describe.first_feedback(job),
+            ]
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from gpucluster.api.schemas import JobView, Progress
 from gpucluster.api.words import duration as duration
@@ -95,6 +95,13 @@ def elapsed(view: JobView, now_us: int) -> str:
     return f"{duration(took)} so far"
 
 
+def first_feedback(view: JobView) -> str:
+    """The time from submit to the first step report: "first step after 3.2 s"; "" before."""
+    if view.first_feedback_us is None:
+        return ""
+    return f"first step after {duration((view.first_feedback_us - view.submitted_us) / 1e6)}"
+
+
 def waiting(view: JobView) -> str:
     """Why a pending job waits, with its place: "2nd in queue vision: all 8 GPUs …". A reason that begins with it will do."""
     place = f"{ordinal(view.position)} in queue {view.queue}" if view.position else f"in queue {view.queue}"
@@ -148,8 +155,10 @@ def pace_text(pace: Pace) -> str:
     return f"{speed}, {duration(left)} left" if left else speed
 
 
-def metrics(progress: Progress | None) -> list[str]:
-    return [f"{name} {figure(value)}" for name, value in progress.metrics.items()] if progress else []
+def metrics(progress: Progress | None, without: Collection[str] = ()) -> list[str]:
+    if progress is None:
+        return []
+    return [f"{name} {figure(value)}" for name, value in progress.metrics.items() if name not in without]
 
 
 def steps(progress: Progress | None) -> str:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 CARD_INTERVAL_S = 0.25
 #: The card of a job that reports no progress is drawn anew this often for the time that it has been running.
 ELAPSED_INTERVAL_S = 10.0
+#: A connection that is away for longer is told in the card.
+AWAY_S = 2.0
+AWAY = "The scheduler does not answer; trying again. The job is not affected."
 
 
 def gang_hints(job: JobView, rank: int) -> list[str]:
@@ -40,7 +43,10 @@ def gang_hints(job: JobView, rank: int) -> list[str]:
 
 
 class Drawer:
-    """Draws one job into `output`, from its first item to its end. The card's `job` is set before."""
+    """Draws one job into `output`, from its first item to its end. The card's `job` is set before.
+
+    `keep_last_error`: leave the error that the job ended with to `failure`, instead of printing it.
+    """
 
     def __init__(
         self,
@@ -50,6 +56,7 @@ class Drawer:
         *,
         rank: int = 0,
         limits: Limits,
+        keep_last_error: bool = True,
     ) -> None:
         assert output.card is not None
         self.card: Card = output.card
@@ -64,10 +71,12 @@ class Drawer:
             prefix=output.card_id,
             where=f"%logs {job.number} --all, or Open log on the card",
             limits=limits,
+            keep_last_error=keep_last_error,
             on_status=self._note_limits if self.card.sent.asks_limits else None,
         )
         self._card_due: float | None = None
         self._drawn_at = time.monotonic()
+        self._away_since: float | None = None
 
     def warn(self) -> None:
         """Below the card: what the user should know of his submission."""
@@ -109,7 +118,17 @@ class Drawer:
         self._drawn_at = time.monotonic()
         self.output.draw_card()
 
-    def say_contact(self, contact: str | None) -> None:
+    def note_contact(self, connected: bool) -> None:
+        """Nothing came for a while: say in the card when the scheduler is away."""
+        now = time.monotonic()
+        if connected:
+            self._away_since = None
+        elif self._away_since is None:
+            self._away_since = now
+        is_away = self._away_since is not None and now - self._away_since > AWAY_S
+        self.say(AWAY if is_away else None)
+
+    def say(self, contact: str | None) -> None:
         """Say in the card how it stands with the scheduler."""
         if self.card.contact != contact:
             self.card.contact = contact

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from gpucluster.api.errors import Conflict, GpuclusterError, Unavailable
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 #: Items read ahead of what is drawn.
 READ_AHEAD = 2000
-#: A connection that is away for longer is told in the card.
-AWAY_S = 2.0
 
 
 class StreamClosed:
@@ -36,11 +33,11 @@ class StreamClosed:
 
 
 class Reader:
-    """Reads a follower in a thread into the keyboard's inbox."""
+    """Reads a follower in a thread into an inbox; the last item is a StreamClosed."""
 
-    def __init__(self, follower: Follower, keyboard: Keyboard) -> None:
+    def __init__(self, follower: Follower, inbox: queue.SimpleQueue[Any]) -> None:
         self._follower = follower
-        self._inbox = keyboard.inbox
+        self._inbox = inbox
         self._room = threading.Semaphore(READ_AHEAD)
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="gpucluster-follow", daemon=True)
@@ -93,7 +90,6 @@ class Watch:
         self._rank = rank
         self._on_interrupt = on_interrupt
         self._cancelling = False
-        self._away_since: float | None = None
         self._over = False
 
     @property
@@ -103,7 +99,8 @@ class Watch:
     def run(self) -> JobView:
         """Draw until the job has ended. Raises Detached after ■, Unavailable when the scheduler stays away."""
         try:
-            with Reader(self._client.follow(self.job.id, self._rank), self._keyboard) as reader:
+            follower = self._client.follow(self.job.id, self._rank)
+            with Reader(follower, self._keyboard.inbox) as reader:
                 while not (self._over or self._drawer.ended):
                     self._turn(reader)
         except KeyboardInterrupt:  # ■ once more, while the first one was being dealt with
@@ -114,7 +111,7 @@ class Watch:
         try:
             item = self._keyboard.next(self._drawer.due_in_s())
         except queue.Empty:
-            self._note_contact(reader)
+            self._drawer.note_contact(reader.connected)
             self._drawer.tick()
             return
         except Interrupted:
@@ -128,18 +125,6 @@ class Watch:
         elif isinstance(item, Call):
             self._cancel_asked(item)
         self._drawer.tick()
-
-    def _note_contact(self, reader: Reader) -> None:
-        """Nothing came for a while: say when the scheduler is away."""
-        now = time.monotonic()
-        if reader.connected:
-            self._away_since = None
-        elif self._away_since is None:
-            self._away_since = now
-        away = self._away_since is not None and now - self._away_since > AWAY_S
-        self._drawer.say_contact(
-            "The scheduler does not answer; trying again. The job is not affected." if away else None
-        )
 
     def _closed(self, closed: StreamClosed) -> None:
         if isinstance(closed.error, Unavailable):

@@ -368,7 +368,7 @@ class CellRun:
         )
         follower = self._client.log(job.id, rank, attempt=attempt, tail=tail, follow=follow)
         closed: StreamClosed | None = None
-        with Keyboard() as keyboard, Reader(follower, keyboard) as reader:
+        with Keyboard() as keyboard, Reader(follower, keyboard.inbox) as reader:
             try:
                 while closed is None:
                     item = _next_or_none(keyboard, output.due_in_s)

@@ -25,3 +25,8 @@ def _environment() -> Environment:
 def render(template: str, **values: Any) -> str:
     """The template filled with `values`."""
     return _environment().get_template(template).render(**values)
+
+
+def style() -> str:
+    """The styles of all templates, for a page that shows several of them."""
+    return _environment().get_template("style.css").render()

@@ -253,9 +253,57 @@ def test_errors_of_ours_are_a_line_or_two_without_our_frames(kernel: Kernel):
     assert deep[2].endswith(", line 2")
 
 
-def test_widget_shows_the_end(kernel: Kernel):
-    kernel.run("%%submit --no-wait --as job --gpus 0\nprint('in the widget')")
+def test_widget_shows_what_the_card_shows_and_the_end_of_the_log(kernel: Kernel):
+    kernel.run("""
+        %%submit --no-wait --as job --gpus 0 --name shown
+        from gpucluster.worker import report
+        for n in range(1, 6):
+            report(n, total=5, loss=1 / n)
+        print('\\x1b[32mgreen\\x1b[0m\\n\\r10%\\r<b>99%</b>')
+        """)  # fmt: skip
     kernel.run("w = job.widget()\njob.wait()\nw._thread.join(30)")
-    assert kernel.run(
-        "'in the widget' in w._log.value, 'succeeded' in w._headline.value, w._button.disabled"
-    ).result == ("(True, True, True)")
+    log = kernel.run("print(w._log.value)").stdout
+    assert ">green\n&lt;b&gt;99%&lt;/b&gt;\n" in log
+    assert "%logs" in log
+    card = kernel.run("print(w._headline.value)").stdout
+    for said in (
+        "shown",
+        "succeeded",
+        "step 5/5",
+        "first step after",
+        "no GPU",
+        'aria-label="loss went from',
+    ):
+        assert said in card
+    assert kernel.run("w._cancel.disabled, w._cancel.tooltip").result == "(True, 'it has ended')"
+
+
+def test_widget_of_a_failed_job_ends_with_its_error(kernel: Kernel):
+    kernel.run("%%submit --no-wait --as job --gpus 0\nraise ValueError('on purpose')")
+    kernel.run("w = job.widget()\njob.wait()\nw._thread.join(30)")
+    assert kernel.run("'ValueError: on purpose' in w._log.value, 'failed' in w._headline.value").result == (
+        "(True, True)"
+    )
+
+
+def test_widget_cancels_when_asked_twice(kernel: Kernel):
+    kernel.run("%%submit --no-wait --as job --gpus 0\nimport time\ntime.sleep(600)")
+    kernel.run("w = job.widget()\nw._cancel.click()")
+    buttons = "[button.description for button in w.children[-1].children if button.layout.display != 'none']"
+    number = kernel.run("job.number").result
+    assert kernel.run(buttons).result == f"['Cancel job {number}', 'Let it run']"
+    kernel.run("w._keep.click()")
+    assert kernel.run(buttons).result == "['Cancel']"
+    assert kernel.run("job.state in ('pending', 'starting', 'running')").result == "True"
+    kernel.run("w._cancel.click()\nw._really.click()\njob.wait(60)\nw._thread.join(30)")
+    assert kernel.run("job.state, w._cancel.disabled, 'cancelled' in w._headline.value").result == (
+        "('cancelled', True, True)"
+    )
+
+
+def test_closed_widget_leaves_no_thread(kernel: Kernel):
+    kernel.run("%%submit --no-wait --as job --gpus 0\nimport time\ntime.sleep(600)")
+    assert (
+        kernel.run("w = job.widget()\nw.close()\nw._thread.join(30)\nw._thread.is_alive()").result == "False"
+    )
+    kernel.run("job.cancel()")

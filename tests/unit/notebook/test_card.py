@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 
+import msgspec
 import pytest
 from unit.notebook.views import SECOND, attempt, job, progress, task
 
 from jupyter_gpucluster import describe
-from jupyter_gpucluster.card import MIME, Card
+from jupyter_gpucluster.card import MIME, Card, Sent
+from jupyter_gpucluster.drawing import CellDrawing
+from jupyter_gpucluster.templates import style
+from jupyter_gpucluster.track import Track
 
 
 def card_of(view, **other):
@@ -65,6 +70,38 @@ def test_running_job_without_progress_says_how_long_it_has_been_running():
     assert "so far" not in card.text(SECOND)
     card.update(job(state="running", started_us=0, progress=progress(1, 2), seq=2))
     assert "so far" not in card.text(65 * SECOND) + card.html(65 * SECOND)
+
+
+def test_first_feedback_is_told_while_the_job_runs_and_afterwards():
+    begun = {"submitted_us": SECOND, "started_us": 2 * SECOND, "progress": progress(1, 2, time_s=3)}
+    card = card_of(job(**begun))
+    assert "first step" not in card.text(0) + card.html(0)
+    for state in ("running", "succeeded"):
+        card.update(job(state=state, **begun, first_feedback_us=4_200_000, seq=card.job.seq + 1))
+        assert card.text(4 * SECOND).endswith(" · first step after 3.2 s")
+        assert "first step after 3.2 s" in card.html(4 * SECOND)
+
+
+def test_metrics_that_are_drawn_are_not_told_twice():
+    reports = [progress(step, 9, time_s=step, loss=1 / step, speed=7) for step in range(1, 5)]
+    card = card_of(job(progress=reports[-1]))
+    html = card.html(0, sparklines=Track(reports).sparklines(at_most=1))
+    assert html.count("loss 0.25") == 1
+    assert "speed 7" in html
+    assert 'aria-label="loss went from 1 to 0.25"' in html
+
+
+def test_card_says_how_it_was_drawn_and_what_went_with_the_job():
+    card = card_of(
+        job(),
+        drawing=CellDrawing(fills_cell=True, rank=1, execution_count=7, display_prefix="p"),
+        sent=Sent(names=["X"], asked_back=["net"]),
+    )
+    said = card.json()
+    assert json.loads(json.dumps(said)) == said
+    assert said["sent"] == {"names": ["X"], "asked_back": ["net"], "asks_limits": False}
+    assert msgspec.convert(said["drawing"], CellDrawing) == card.drawing
+    assert not card_of(job()).json()["drawing"]["fills_cell"]
 
 
 def test_ended_job_says_how_long_it_took_and_what_went_in_and_out():
@@ -164,3 +201,25 @@ def test_new_attempt_measures_its_pace_anew():
 def test_cards_stay_small_in_a_saved_notebook():
     bundle = card_of(job(state="pending", waits="x" * 100)).mimebundle(0)
     assert sum(len(str(value)) for value in bundle.values()) < 4096
+
+
+@pytest.mark.parametrize("background", ["#ffffff", "#111111", "#1e1e1e", "#212121"])
+def test_colours_of_states_stand_out_from_light_and_dark_pages(background: str):
+    """At least 3 to 1, as WCAG asks of what is no text; the card's text has the page's own colour."""
+    colours = re.findall(r"--gpc-state: (#[0-9a-f]{6});", style())
+    assert len(colours) == 5
+    assert all(contrast(colour, background) >= 3 for colour in colours)
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 defines it."""
+    lower, higher = sorted((luminance(one), luminance(other)))
+    return (higher + 0.05) / (lower + 0.05)
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (
+        each / 12.92 if each <= 0.04045 else ((each + 0.055) / 1.055) ** 2.4 for each in channels
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
