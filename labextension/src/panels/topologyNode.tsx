@@ -104,7 +104,9 @@ function NodeHead(props: INodeProps): JSX.Element {
       data-node={node.name}
       data-box={-1}
     >
-      <span className="jp-gpucluster-topologyNodeName">{node.name}</span>
+      <span className="jp-gpucluster-topologyNodeName">
+        <bdi>{node.name}</bdi>
+      </span>
       {room === 'roomy' && (
         <span className="jp-gpucluster-topologyNodeTypes">
           {gpuTypes(tree)}

@@ -31,6 +31,8 @@ export function useRoving(
 ): IRoving {
   const [chosen, setActive] = React.useState<IPlace | null>(null);
   const isMoving = React.useRef(false);
+  // A click leaves the focus where nobody looks any more: then the pointer alone tells what is pointed at.
+  const isByPointer = React.useRef(false);
   const active = present(rows, chosen);
   React.useLayoutEffect(() => {
     const element =
@@ -45,13 +47,16 @@ export function useRoving(
       const place = placeOf(event.target);
       if (place) {
         setActive(place);
-        target.onFocus(place);
+        target.onFocus(isByPointer.current ? null : place);
       }
     },
     onBlur: event => {
       if (!isWithin(event.currentTarget, event.relatedTarget)) {
         target.onFocus(null);
       }
+    },
+    onPointerDown: () => {
+      isByPointer.current = true;
     },
     onPointerOver: event => target.onHover(placeOf(event.target)),
     onPointerLeave: () => target.onHover(null),
@@ -66,6 +71,8 @@ export function useRoving(
       if (!from) {
         return;
       }
+      isByPointer.current = false;
+      target.onFocus(from);
       const to = moved(rows, from, event.key, event.ctrlKey || event.metaKey);
       if (to) {
         isMoving.current = true;

@@ -269,6 +269,17 @@ describe('pointing', () => {
     expect(gpu('a GPU 0').getAttribute('aria-selected')).toBe('true');
   });
 
+  it('a click does not keep the pointer’s place: what is kept is the job', () => {
+    const { container } = show([node('a', [MINE, {}])]);
+    const clicked = gpu('a GPU 0');
+    fireEvent.pointerOver(clicked);
+    fireEvent.pointerDown(clicked);
+    act(() => clicked.focus());
+    fireEvent.click(clicked);
+    fireEvent.pointerOut(clicked, { relatedTarget: document.body });
+    expect(text(container, 'Detail')).toMatch(/^job 12 train \(you\)/);
+  });
+
   it('the pinned job can be opened where its log may be read', () => {
     const { highlight, ran } = show([node('a', [MINE, OTHERS])]);
     act(() => highlight.pin(12));
