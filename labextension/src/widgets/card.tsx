@@ -113,7 +113,7 @@ export function Card({ card, context }: ICardProps): JSX.Element {
       />
       <Remarks card={card} trans={trans} />
       {!card.fillsCell && (
-        <LogTail job={job} context={context} isLooking={isLooking} />
+        <LogTail job={job} context={context} isInView={isInView} />
       )}
     </section>
   );
@@ -330,16 +330,17 @@ const PRINTS: ReadonlySet<string> = new Set([
 function LogTail(props: {
   job: JobView;
   context: ICardContext;
-  isLooking: boolean;
+  isInView: boolean;
 }): JSX.Element | null {
-  const { job, context, isLooking } = props;
+  const { job, context, isInView } = props;
   const { streams, trans } = context;
   useOwnKeys();
   const [isOpen, setIsOpen] = React.useState(true);
   const lines = useTail(
     streams,
     job.id,
-    isLooking && isOpen && job.can_read && PRINTS.has(job.state)
+    job.can_read && PRINTS.has(job.state),
+    isInView && isOpen
   );
   const most = React.useRef(0); // so that the card does not grow and shrink with each new line
   most.current = Math.max(most.current, lines.length);

@@ -1,9 +1,8 @@
 /** How a view of a single job follows it: only while somebody looks, and until it has ended. */
 import * as React from 'react';
 
-import { StreamItem } from '../api/schemas';
+import { HistoryView, JobView, StreamItem } from '../api/schemas';
 import { IStreams } from '../api/streams';
-import { HistoryView, JobView } from '../api/schemas';
 import { isDisturbed } from '../model/cardState';
 import { Tail } from '../model/tail';
 import { IGpuCluster } from '../tokens';
@@ -96,20 +95,33 @@ const TAIL_QUERY = { tail: '60', tail_bytes: '16384', rank: '0' };
 const FLOOD_CHARS = 64 * 1024;
 const AGAIN_MS = 1000;
 
-/** The last lines that a job printed, while `isWanted`; then they stay as they are. */
+/**
+ * The last lines that a job printed: from when it `isPrinting`, until everything of it was read, while they are `isShown`.
+ * The last of all come after the job has ended; then they stay as they are.
+ */
 export function useTail(
   streams: IStreams | null,
   id: string,
-  isWanted: boolean
+  isPrinting: boolean,
+  isShown: boolean
 ): readonly string[] {
   const [lines, setLines] = React.useState<readonly string[]>([]);
+  const [hasBegun, setHasBegun] = React.useState(isPrinting);
+  const [isWhole, setIsWhole] = React.useState(false);
+  React.useEffect(
+    () => setHasBegun(begun => begun || isPrinting),
+    [isPrinting]
+  );
+  const isFollowed = hasBegun && isShown && !isWhole;
   React.useEffect(() => {
-    if (!isWanted || !streams) {
+    if (!isFollowed || !streams) {
       return;
     }
-    const following = new TailFollower(streams, id, setLines);
+    const following = new TailFollower(streams, id, setLines, () =>
+      setIsWhole(true)
+    );
     return () => following.stop();
-  }, [streams, id, isWanted]);
+  }, [streams, id, isFollowed]);
   return lines;
 }
 
@@ -117,7 +129,8 @@ class TailFollower {
   constructor(
     private readonly streams: IStreams,
     private readonly id: string,
-    private readonly onLines: (lines: readonly string[]) => void
+    private readonly onLines: (lines: readonly string[]) => void,
+    private readonly onWhole: () => void
   ) {
     this.open();
   }
@@ -136,6 +149,7 @@ class TailFollower {
         query: { ...TAIL_QUERY, follow: '1' }
       }),
       onOpen: () => this.tail.clear(),
+      onEnded: () => this.onWhole(),
       onItems: items => {
         this.tail.add(items);
         this.onLines(this.tail.lines);

@@ -520,8 +520,23 @@ describe('the end of the log', () => {
     act(() => void streams.opened[0].onItems([record]));
     expect(shown()).toContain('epoch 1');
     await tell(cluster, { state: 'succeeded', ended_us: NOW_US });
+    const last = { ...record, payload: btoa('done\n') }; // comes after the end is known
+    act(() => void streams.opened[0].onItems([last]));
+    act(() => streams.opened[0].onEnded!());
+    expect(shown()).toContain('done');
+    FakeObserver.look(false);
+    FakeObserver.look(true);
+    expect(streams.opened).toHaveLength(1); // everything was read
+  });
+
+  it('is not asked for while nobody sees it', async () => {
+    const cluster = fakeCluster();
+    await show(nowait, cluster);
+    await tell(cluster, { state: 'running' });
+    FakeObserver.look(false);
     expect(streams.closed).toEqual(streams.opened);
-    expect(shown()).toContain('epoch 2');
+    FakeObserver.look(true);
+    expect(streams.opened).toHaveLength(2);
   });
 
   it('is not asked for where the outputs stand below, nor of a stranger', async () => {
