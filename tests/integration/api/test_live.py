@@ -118,18 +118,21 @@ def test_number_of_another_sequence_is_answered_with_everything_on_the_same_stre
 def test_step_reports_come_alone_and_stand_in_the_job_that_is_shown(client: ApiClient, folder: Path) -> None:
     script = folder / "train.py"
     script.write_text(
-        "import os, time\nfrom gpucluster.worker import report\nreport(1, total=9, loss=0.5)\n"
-        f"while not os.path.exists({str(folder / 'go')!r}): time.sleep(0.01)\n"
+        "import os, time\nfrom gpucluster.worker import report\n"
+        f"def wait(name):\n    while not os.path.exists({str(folder)!r} + '/' + name): time.sleep(0.01)\n"
+        "wait('report')\nreport(1, total=9, loss=0.5)\nwait('end')\n"
     )
     with Following(client, ["mine"]) as following:
         job = client.submit(command(f"exec {sys.executable} -S {script}"))
+        following.until(lambda page: shown(page, job, "running"), "the job on the page")
+        (folder / "report").touch()
         told = following.until(
             lambda page: next((told for update in page.updates for told in update.progress), None),
             "the step report",
         )
         assert (told.job_id, told.progress.step, told.progress.metrics) == (job.id, 1, {"loss": 0.5})
         assert told.first_feedback_us is not None
-        (folder / "go").touch()
+        (folder / "end").touch()
         view = following.until(lambda page: shown(page, job, "succeeded"), "the job's end on the page")
         assert view.progress.step == 1
 
