@@ -56,7 +56,7 @@ class JupyterServer:
                 sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", f"--port={self.port}",
                 "--ServerApp.port_retries=0", f"--ServerApp.base_url={BASE_URL}", f"--IdentityProvider.token={TOKEN}",
                 f"--ServerApp.root_dir={self.folder / 'notebooks'}", "--LabApp.expose_app_in_browser=True",
-                "--LabApp.extension_manager=readonly", *self.options,
+                "--JupyterNotebookApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly", *self.options,
             ],
             env=self.env, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
