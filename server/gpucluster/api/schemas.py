@@ -449,7 +449,9 @@ class LiveUpdate(msgspec.Struct, kw_only=True, omit_defaults=True):
     queues: list[QueueView] = []
     nodes: list[NodeView] = []
     nodes_gone: list[str] = []
-    jobs: list[JobView] = []  # newest first; why they wait is told of the first 100 that wait, and of watched ones
+    jobs: list[
+        JobView
+    ] = []  # newest first; why they wait is told of the first 100 that wait, and of watched ones
     jobs_gone: list[str] = []  # ids: not to be seen (any more), or removed
     jobs_left_out: int = 0  # with `full`: older ones that did not fit in, as far as they were counted
     progress: list[LiveProgress] = []
