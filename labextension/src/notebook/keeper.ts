@@ -18,8 +18,11 @@ export interface IKeeperOptions {
   panel: NotebookPanel;
   streams: IStreams;
   contents: Contents.IManager;
-  /** The newest job of each cell, of those that are the user's own and fill their cell. */
-  findJobs: (cellIds: string[]) => Promise<JobView[]>;
+  /** The newest job of each cell, of the user's own that were submitted by a notebook of such a path. */
+  findJobs: (
+    cellIds: string[],
+    isHere: (notebookPath: string | null) => boolean
+  ) => Promise<JobView[]>;
   /** Whether to save the notebook after a cell was filled. */
   savesFilled: () => boolean;
 }
@@ -239,9 +242,10 @@ export class NotebookKeeper implements IDisposable {
       return;
     }
     const savedUs = this.file.savedMs * 1000;
-    for (const job of await this.options.findJobs(ids)) {
+    const isHere = (path: string | null) => this.file.isNamed(path);
+    for (const job of await this.options.findJobs(ids, isHere)) {
       const isOpen = job.ended_us === null || job.ended_us > savedUs;
-      if (job.cell_id && isOpen && this.file.isNamed(job.notebook_path)) {
+      if (job.cell_id && job.fills_cell && isOpen) {
         this.recalled.set(job.cell_id, job);
       }
     }

@@ -9,21 +9,26 @@ const LIMIT = 1000;
 /** While the scheduler is away it is asked again after these pauses. */
 const PAUSES_MS = [1000, 3000, 10000, 30000, 60000];
 
-/** The newest job of each cell, of those that are the user's own and fill their cell; none when the cluster stays away. */
+/**
+ * The newest job of each cell that is the user's own; none when the cluster stays away. `isHere` tells the notebook's own path:
+ * a copy of a notebook has cells of the same ids.
+ */
 export async function lastJobs(
   client: Pick<GpuClient, 'jobs'>,
-  cellIds: readonly string[]
+  cellIds: readonly string[],
+  isHere: (notebookPath: string | null) => boolean
 ): Promise<JobView[]> {
   const newest = new Map<string, JobView>();
   for (let start = 0; start < cellIds.length; start += CELLS) {
     const cells = cellIds.slice(start, start + CELLS);
     for (const job of await found(client, cells)) {
-      if (job.cell_id && !newest.has(job.cell_id)) {
+      const isOurs = job.mine && isHere(job.notebook_path);
+      if (isOurs && job.cell_id && !newest.has(job.cell_id)) {
         newest.set(job.cell_id, job);
       }
     }
   }
-  return [...newest.values()].filter(job => job.mine && job.fills_cell);
+  return [...newest.values()];
 }
 
 async function found(

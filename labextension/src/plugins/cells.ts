@@ -38,7 +38,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
         panel,
         streams,
         contents,
-        findJobs: ids => lastJobs(client, ids),
+        findJobs: (ids, isHere) => lastJobs(client, ids, isHere),
         savesFilled: () => values().saveFilledCells
       });
       keepers.set(panel, keeper);
