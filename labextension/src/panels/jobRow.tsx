@@ -26,6 +26,7 @@ import {
   percent,
   rateText,
   reason,
+  SEPARATOR,
   stateLabel,
   stateText,
   steps,
@@ -189,17 +190,17 @@ function Ended(props: IJobRowProps & { owner: string | null }): JSX.Element {
   return (
     <>
       <div className="jp-gpucluster-line">
-        {joined([stateText(job, trans)])}
+        {stateText(job, trans)}
         {job.ended_us !== null && (
           <>
-            {' · '}
+            {SEPARATOR}
             <time title={zonedTime(job.ended_us)}>
               {localTime(job.ended_us, nowUs)}
             </time>
           </>
         )}
-        {owner && ` · ${owner}`}
-        {` · ${job.queue}`}
+        {SEPARATOR}
+        {joined([owner, job.queue, metrics(job.progress)[0]])}
       </div>
       <Clamped text={reason(job)} isWhole={isExpanded} />
     </>

@@ -179,11 +179,20 @@ function QueueItem(props: IQueueItemProps): JSX.Element {
     </>
   );
   const id = React.useId();
+  const item = React.useRef<HTMLDivElement>(null);
+  const hadTypesOpen = React.useRef(areTypesOpen);
+  React.useEffect(() => {
+    if (areTypesOpen && !hadTypesOpen.current) {
+      item.current?.scrollIntoView?.({ block: 'nearest' });
+    }
+    hadTypesOpen.current = areTypesOpen;
+  }, [areTypesOpen]);
   const isTyped = row.types.length > 0;
   const barred = barredText(row, trans);
   const waiting = waitingText(row, trans);
   return (
     <div
+      ref={item}
       role="treeitem"
       data-queue={queue.name}
       className="jp-gpucluster-queue"

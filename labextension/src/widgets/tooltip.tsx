@@ -83,17 +83,21 @@ function isByKeyboard(element: Element): boolean {
   }
 }
 
-/** Below the anchor, or above it where there is more room. */
+/** Beside the anchor, so that it hides none of its neighbours; without room there below it, or above. */
 function position(anchor: DOMRect): React.CSSProperties {
-  const left = Math.max(
-    GAP,
-    Math.min(anchor.left, window.innerWidth - WIDTH - GAP)
-  );
-  const isAbove = anchor.bottom > window.innerHeight * 0.7;
+  const fromBottom = window.innerHeight - anchor.bottom;
+  const isLow = anchor.bottom > window.innerHeight * 0.7;
+  if (window.innerWidth - anchor.right > WIDTH + 2 * GAP) {
+    return {
+      left: anchor.right + GAP,
+      maxWidth: WIDTH,
+      ...(isLow ? { bottom: Math.max(fromBottom, GAP) } : { top: anchor.top })
+    };
+  }
   return {
-    left,
+    left: Math.max(GAP, Math.min(anchor.left, window.innerWidth - WIDTH - GAP)),
     maxWidth: WIDTH,
-    ...(isAbove
+    ...(isLow
       ? { bottom: window.innerHeight - anchor.top + GAP }
       : { top: anchor.bottom + GAP })
   };
