@@ -63,7 +63,7 @@ export function Topology(props: ITopologyProps): JSX.Element {
     jobs: pinned?.id ? [pinned.id] : []
   });
   const room = roomFor(layout, choice.values, whole.nodes);
-  const columns = columnsFor(room, width);
+  const columns = columnsFor(room, width, whole);
   const shown = React.useMemo(
     () => rows(filtered(whole.racks, filter), columns),
     [whole, filter, columns]
@@ -196,10 +196,14 @@ function sizes(room: Room, shown: readonly Row[]): React.CSSProperties {
   } as React.CSSProperties;
 }
 
-function columnsFor(room: Room, width: number): number {
-  return room === 'line'
-    ? 1
-    : Math.max(1, Math.floor((width - MARGINS) / CARD_WIDTHS[room]));
+/** As many columns as there is room for, or fewer when the largest rack has no more rows by that: then the last is fuller. */
+function columnsFor(room: Room, width: number, whole: ITopology): number {
+  if (room === 'line') {
+    return 1;
+  }
+  const most = Math.max(1, Math.floor((width - MARGINS) / CARD_WIDTHS[room]));
+  const largest = Math.max(1, ...whole.racks.map(rack => rack.nodes.length));
+  return Math.ceil(largest / Math.ceil(largest / most));
 }
 
 /** What pointer and keyboard are on, and what comes of clicks and keys. */

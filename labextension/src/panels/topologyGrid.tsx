@@ -34,7 +34,7 @@ export interface IGridProps {
 
 /** Heights in pixels; the style sheet fits what stands in them into them. */
 const HEIGHTS = {
-  line: { rack: 26, node: 2, line: 20, note: 16, gap: 0 },
+  line: { rack: 24, node: 2, line: 20, note: 16, gap: 0 },
   dense: { rack: 36, node: 35, line: 27, note: 16, gap: 8 },
   roomy: { rack: 36, node: 35, line: 134, note: 16, gap: 8 }
 } as const;

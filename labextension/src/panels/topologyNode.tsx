@@ -112,7 +112,7 @@ function NodeHead(props: INodeProps): JSX.Element {
           {gpuTypes(tree)}
         </span>
       )}
-      {room !== 'line' && health && (
+      {room === 'roomy' && health && (
         <span className="jp-gpucluster-badge">{health}</span>
       )}
       {props.isMixed && node.simulated && room !== 'line' && (
