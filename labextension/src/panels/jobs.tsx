@@ -7,6 +7,7 @@ import * as React from 'react';
 import { Announcer } from '../model/announcer';
 import { listRows, Scope } from '../model/jobList';
 import { toggled, ViewState } from '../model/viewState';
+import { isEnded } from '../model/words';
 import { IGpuCluster } from '../tokens';
 import { Button } from '../widgets/button';
 import { Waiting } from './connection';
@@ -37,8 +38,9 @@ export function Jobs(props: IJobsProps): JSX.Element {
   const watched = useThrottled(inView, SETTLE_MS);
   useWatch(cluster, {
     topics: [topic],
-    jobs: watched.split(' ').filter(Boolean).slice(0, MOST_WATCHED).sort()
+    jobs: ids(watched).slice(0, MOST_WATCHED).sort()
   });
+  useEarlierSteps(cluster, watched);
   useCluster(
     cluster,
     change => change.topics.has(topic) || change.jobs.size > 0
@@ -83,6 +85,26 @@ export function Jobs(props: IJobsProps): JSX.Element {
       <Announcements cluster={cluster} trans={trans} />
     </div>
   );
+}
+
+function ids(joined: string): string[] {
+  return joined.split(' ').filter(Boolean);
+}
+
+/** The course of a metric begins where the job began, not where somebody looked. */
+function useEarlierSteps(cluster: IGpuCluster, watched: string): void {
+  const isShown = React.useContext(Shown);
+  React.useEffect(() => {
+    if (!isShown) {
+      return;
+    }
+    for (const id of ids(watched)) {
+      const job = cluster.job(id);
+      if (job?.progress && job.can_read && !isEnded(job.state)) {
+        void cluster.loadSteps(id);
+      }
+    }
+  }, [cluster, watched, isShown]);
 }
 
 function Toolbar(props: {

@@ -271,6 +271,21 @@ describe('the list of jobs', () => {
   });
 });
 
+describe('the course of a metric', () => {
+  it('begins where the job began: earlier steps of the running jobs in view are loaded', () => {
+    const { cluster } = draw([
+      jobView({ number: 4, state: 'running', progress: progress() }),
+      jobView({ number: 3, state: 'running' }),
+      jobView({ number: 2, state: 'succeeded', progress: progress() }),
+      jobView({ number: 1, progress: progress(), can_read: false })
+    ]);
+    act(() => {
+      jest.advanceTimersByTime(1000);
+    });
+    expect(cluster.asked).toEqual([['loadSteps', 'job4']]);
+  });
+});
+
 describe('cancelling from the list', () => {
   it('asks in the row, and shows at once that the job is being stopped', async () => {
     const { cluster } = draw([jobView({ number: 12 })]);
