@@ -149,14 +149,7 @@ class Service:
         stack.callback(store.close)
         stack.push_async_callback(self._watch.close)
         nodes = await asyncio.to_thread(self._watch.open)
-        backend = LocalBackend(
-            data_dir=str(self.folder),
-            runtime_dir=str(discovery.socket_folder(self._runtime)),
-            nodes=nodes,
-            blobs=store.blobs,
-            clock=self._clock,
-            log_limit_bytes=self.config.limits.log_bytes_per_task,
-        )
+        backend = self._make_backend(store, nodes)
         await asyncio.to_thread(store.keep_queues, self.config.queue_specs(nodes)[0])
         driver = self._make_driver(store, backend)
         driver.on_fault = self._failed
@@ -210,6 +203,16 @@ class Service:
         signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
     # ---- parts
+
+    def _make_backend(self, store: Store, nodes: Sequence[Node]) -> LocalBackend:
+        return LocalBackend(
+            data_dir=str(self.folder),
+            runtime_dir=str(discovery.socket_folder(self._runtime)),
+            nodes=nodes,
+            blobs=store.blobs,
+            clock=self._clock,
+            log_limit_bytes=self.config.limits.log_bytes_per_task,
+        )
 
     def _make_driver(self, store: Store, backend: LocalBackend) -> EngineDriver:
         orders = OrderMaker(lambda: driver.engine.state, store.secrets, backend.meeting_point)
