@@ -19,7 +19,7 @@ import msgspec
 from gpucluster.api.errors import InvalidRequest, invalid_input
 from gpucluster.api.schemas import JobView, ResultManifest
 
-from .. import connection
+from .. import connection, describe
 from ..binding import Bound
 from ..card import Card, Sent
 from ..cell import CellOutput, now_us
@@ -228,7 +228,7 @@ class _Drawing:
             limits=saved.limits,
             sent=saved.sent,
             drawing=drawing,
-            hints=gang_hints(job, drawing.rank),
+            hints=[*gang_hints(job, drawing.rank), *_binding_hints(job)],
         )
         card.update(job)
         output = _StepsOutput(
@@ -247,6 +247,7 @@ class _Drawing:
     def _end(self, client: ApiClient, drawer: Drawer) -> None:
         """As the kernel ends a cell, but that no name is bound."""
         job = drawer.finish()
+        drawer.card.hints = gang_hints(job, drawer.card.drawing.rank)
         left = result_of(client, job.id, drawer.card.drawing.rank)
         manifest = left.result if left is not None else None
         if manifest is not None and job.mine:
@@ -273,6 +274,13 @@ class _Drawing:
             deleted=manifest.deleted,
         )
         drawer.tell_bound(told, manifest)
+
+
+def _binding_hints(job: JobView) -> list[str]:
+    """While it is not known what the job leaves: that whoever draws here will not bind it."""
+    if job.state in describe.ENDED or not job.mine:
+        return []
+    return [f"drawn from the log: %attach {job.number} comes back, and binds the names that it leaves"]
 
 
 def _saved(card: dict[str, Any] | None) -> SavedCard:

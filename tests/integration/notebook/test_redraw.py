@@ -6,6 +6,7 @@ import asyncio
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from jupyter_gpucluster.server_extension.messages import CellQuery
 from jupyter_gpucluster.server_extension.redraw import CellRedraw
 
 from .conftest import Scheduler
-from .frontend import CARD, Kernel, Once, eventually, kernel
+from .frontend import CARD, Cell, Kernel, Once, eventually, kernel
 from .redrawing import FirstCard, body_of, draw, query
 
 
@@ -122,27 +123,63 @@ def test_cancelled_job_ends_with_the_same_error(one_kernel: Kernel, connect, sch
     assert "%why" in page.body[-1]["evalue"] or "%logs" in page.body[-1]["evalue"]
 
 
+class Gated:
+    """A job that says something, waits to be let on, and says something more."""
+
+    def __init__(self, one_kernel: Kernel, gate: Path) -> None:
+        self.gate = gate
+        code = f"""
+            import os, time
+            print('begun')
+            while not os.path.exists({str(gate)!r}):
+                time.sleep(0.02)
+            print('over')
+            """
+        cell = one_kernel.run(f"%%submit --gpus 0 --no-wait\n{textwrap.dedent(code).strip()}")
+        self.card: dict[str, Any] = cell.outputs[0]["data"][CARD]
+
+    def draw(self, connect, when_begun: Callable[[], None]) -> PageCell:
+        """Draw it for a page; `when_begun` once that shows what it said first."""
+        page = PageCell()
+        begun = Once(lambda _: [each["text"] for each in page.body] == ["begun\n"], when_begun)
+
+        async def work() -> None:
+            async for batch in CellRedraw(CellQuery(job_id=self.card["job_id"]), connect=connect).batches():
+                page.apply(batch)
+                begun(Cell())
+
+        asyncio.run(asyncio.wait_for(work(), 120))
+        assert page.is_done
+        return page
+
+
 def test_page_follows_a_job_that_runs_and_shows_what_it_does_as_it_does_it(
     one_kernel: Kernel, connect, tmp_path
 ):
-    gate = tmp_path / "gate"
-    code = f"import os, time\nprint('begun')\nwhile not os.path.exists({str(gate)!r}):\n    time.sleep(0.02)\nprint('over')"
-    job_card = one_kernel.run(f"%%submit --gpus 0 --no-wait\n{code}").outputs[0]["data"][CARD]
-    page = PageCell()
-
-    async def work() -> None:
-        async for batch in CellRedraw(CellQuery(job_id=job_card["job_id"]), connect=connect).batches():
-            page.apply(batch)
-            if [each["text"] for each in page.body] == ["begun\n"]:
-                gate.touch()
-
-    asyncio.run(asyncio.wait_for(work(), 120))
-    assert page.is_done
-    assert page.body[0]["text"] == "begun\nover\n"
+    job = Gated(one_kernel, tmp_path / "gate")
+    page = job.draw(connect, job.gate.touch)
+    assert [each["text"] for each in page.body] == ["begun\nover\n"]
     states = [card["state"] for card in page.cards]
     assert states[-1] == "succeeded"
     assert "running" in states
     assert [card["drawing"]["complete"] for card in page.cards] == [False] * (len(page.cards) - 1) + [True]
+    assert "%attach" in page.cards[0]["hints"][0]
+    assert page.card["hints"] == [f"%attach {page.card['number']} binds these names here"]
+
+
+def test_drawing_goes_on_when_the_scheduler_is_killed_and_comes_back(
+    one_kernel: Kernel, connect, scheduler: Scheduler, tmp_path
+):
+    job = Gated(one_kernel, tmp_path / "gate")
+
+    def kill_and_start() -> None:
+        scheduler.kill()
+        job.gate.touch()
+        scheduler.start()
+
+    page = job.draw(connect, kill_and_start)
+    assert [each["text"] for each in page.body] == ["begun\nover\n"]
+    assert page.card["state"] == "succeeded"
 
 
 def test_page_is_told_how_to_have_the_names_that_it_does_not_bind(one_kernel: Kernel, connect):
