@@ -131,6 +131,8 @@ class ShellOutput(CellOutput):
     def due_in_s(self) -> float | None:
         if not self._steps:
             return None
+        if not self._rich:
+            return 0.0  # a terminal takes what comes
         interval_s = FLUSH_INTERVAL_S + self._shown_bytes * FLUSH_INTERVAL_S_PER_BYTE
         due_at = self._flushed_at + min(interval_s, LONGEST_FLUSH_INTERVAL_S)
         return max(due_at - time.monotonic(), 0.0)

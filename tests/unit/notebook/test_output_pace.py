@@ -110,6 +110,10 @@ def test_terminal_is_not_held_up(clock: Clock, capsys):
         displayhook = None
 
     shown = ShellOutput(Terminal(), None, "id")  # type: ignore[arg-type]
+    for text in ("first\n", "second\n"):
+        shown.text("stdout", text)
+        shown.flush_if_due()
+        assert capsys.readouterr().out == text
     for _ in range(100):
         shown.text("stdout", "x" * 100_000)
     assert clock.slept_s == 0
