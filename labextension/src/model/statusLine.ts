@@ -3,7 +3,7 @@ import { TranslationBundle } from '@jupyterlab/translation';
 
 import { LiveStatus } from '../api/schemas';
 import { IGpuCluster } from '../tokens';
-import { joined, zonedTime } from './words';
+import { zonedTime } from './words';
 
 export interface IStatusLine {
   /** "GPU 12/32"; null = nothing is known yet. */
@@ -49,11 +49,20 @@ function awayLines(
 ): string[] {
   const why = connection.state === 'away' ? connection : null;
   return [
-    joined([why?.reason, why?.hint], ' '),
+    [why?.reason, why?.hint].map(asSentence).filter(Boolean).join(' '),
     heardMs === null
       ? trans.__('Nothing was heard from the cluster yet.')
       : trans.__('What is shown is of %1.', zonedTime(heardMs * 1000))
   ];
+}
+
+/** Reasons of the API begin in lower case and have no full stop. */
+function asSentence(text: string | null | undefined): string {
+  if (!text) {
+    return '';
+  }
+  const capital = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(capital) ? capital : `${capital}.`;
 }
 
 function statusLines(status: LiveStatus, trans: TranslationBundle): string[] {

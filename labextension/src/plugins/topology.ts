@@ -11,6 +11,7 @@ import {
   nullTranslator,
   TranslationBundle
 } from '@jupyterlab/translation';
+import { TabPanel, Widget } from '@lumino/widgets';
 
 import { gpuIcon } from '../icons';
 import { topologyChoice } from '../model/topologyChoice';
@@ -69,6 +70,7 @@ function opener(
   const make = async (): Promise<TopologyPanel> => {
     const { TopologyPanel } = await import('../widgets/topologyPanel');
     const panel = new TopologyPanel({ cluster, commands, trans });
+    panel.toggleClass('jp-gpucluster-mod-below', !hasMainArea);
     shell.add(panel, hasMainArea ? 'main' : 'down');
     await tracker.add(panel);
     panel.disposed.connect(() => {
@@ -83,6 +85,20 @@ function opener(
       throw reason;
     });
     shell.activateById(panel.id);
+    if (!hasMainArea) {
+      select(panel); // Notebook leaves that to us
+    }
     return panel;
   };
+}
+
+/** Bring the panel to the front of its tabs. */
+function select(panel: TopologyPanel): void {
+  let parent: Widget | null = panel.parent;
+  while (parent && !(parent instanceof TabPanel)) {
+    parent = parent.parent;
+  }
+  if (parent) {
+    parent.currentWidget = panel;
+  }
 }

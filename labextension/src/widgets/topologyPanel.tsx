@@ -69,7 +69,12 @@ function LargeTopology(props: ITopologyPanelOptions): JSX.Element {
           trans={trans}
         />
       )}
-      <Topology {...props} layout="wide" />
+      <div
+        className="jp-gpucluster-topologyPlace"
+        data-stale={trouble !== null}
+      >
+        <Topology {...props} layout="wide" />
+      </div>
     </>
   );
 }

@@ -62,7 +62,7 @@ describe('the line of the status bar', () => {
     expect(isAway).toBe(true);
     expect(gpus).toBe('GPU 0/2');
     expect(title).toMatch(
-      /^the scheduler does not answer It comes back by itself\.\nWhat is shown is of .*2025/
+      /^The scheduler does not answer\. It comes back by itself\.\nWhat is shown is of .*2025/
     );
   });
 

@@ -49,7 +49,7 @@ describe('the item of the status bar', () => {
       connection: { state: 'away', reason: 'no answer', hint: null }
     });
     expect(text()).toBe('GPU 0/4away');
-    expect(screen.getByRole('button').title).toContain('no answer');
+    expect(screen.getByRole('button').title).toContain('No answer.');
     cluster.connection = { state: 'live' };
     act(() => cluster.emit());
     expect(text()).toBe('GPU 0/4');
