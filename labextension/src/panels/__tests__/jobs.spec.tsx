@@ -468,6 +468,20 @@ describe('the keyboard', () => {
     expect(document.activeElement).toBe(row(1));
   });
 
+  it('keeps the focus however far the list is scrolled', () => {
+    draw(
+      Array.from({ length: 1000 }, (_, at) => jobView({ number: 1000 - at }))
+    );
+    act(() => row(999).focus());
+    const grid = screen.getByRole('grid');
+    act(() => {
+      grid.scrollTop = 20_000;
+      fireEvent.scroll(grid);
+    });
+    expect(numbers()[1]).toBeLessThan(900);
+    expect(document.activeElement).toBe(row(999));
+  });
+
   it('has one row for the Tab key', () => {
     draw(JOBS);
     expect(
