@@ -140,6 +140,18 @@ class Card:
         self.root.get_by_role("button", name="Open log of job").click()
 
 
+class Log:
+    """The log of a job in the main area, as it is found by who opened it."""
+
+    def __init__(self, page: Any, name: str) -> None:
+        self.tab = page.get_by_role("tab", name=re.compile(rf"^Log \d+ {re.escape(name)}"))
+        self.root = page.get_by_role("tabpanel", name=re.compile(rf"^Log \d+ {re.escape(name)}"))
+
+    def line(self, text: str) -> Any:
+        """A line in view that is this text."""
+        return self.root.get_by_role("listitem").filter(has_text=re.compile(rf"^{re.escape(text)}\s*$"))
+
+
 class LiveFrames:
     """What a page that is about to be opened asks for and is told over its WebSocket to the cluster."""
 

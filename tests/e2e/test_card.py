@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pages import CARD, NotebookPage, wait_for, write_notebook
-from panel_pages import Card
+from panel_pages import Card, Log, Sidebar
 from playwright.sync_api import expect
 from support.jupyter_server import JupyterServer
 from trainings import LOAD, Submitted, Training
@@ -77,6 +77,24 @@ def test_card_of_a_job_that_nobody_waits_for_moves_and_shows_the_end_of_its_outp
     training.finish()
     expect(card.root).to_contain_text("succeeded after")
     expect(card.tail).to_contain_text("trained")
+
+
+def test_log_opens_from_card_and_sidebar_once_and_goes_on(training: Training, page: Any) -> None:
+    card = Card(page, training.name)
+    expect(card.root).to_contain_text("running")
+    card.open_log()
+    log = Log(page, training.name)
+    expect(log.line("begun step 1")).to_be_visible()
+    expect(log.root).to_contain_text("simulated")
+    training.go_on_after(1)
+    expect(log.line("begun step 2")).to_be_visible()
+
+    Sidebar(page).show().job(training.name).press("Log of job")
+    expect(log.line("begun step 2")).to_be_visible()
+    expect(log.tab).to_have_count(1)
+    training.finish()
+    expect(log.line("trained")).to_be_visible()
+    expect(log.root).to_contain_text("succeeded after")
 
 
 def test_saved_notebook_holds_the_card_as_html_and_text_too(training: Training, page: Any) -> None:
