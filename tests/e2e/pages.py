@@ -44,7 +44,13 @@ _SAVE = (
     """async path => {"""
     + _PANEL
     + """
-  await panel.context.save();
+  // Two saves at once ask whether the file was changed: one that is under way, the extension's own maybe, comes first.
+  for (let tries = 0; panel.context.model.dirty && tries < 20; tries++) {
+    await new Promise(resolve => setTimeout(resolve, 100));
+  }
+  if (panel.context.model.dirty) {
+    await panel.context.save();
+  }
 }"""
 )
 _DIRTY = """path => {""" + _PANEL + """ return panel.context.model.dirty; }"""
@@ -55,6 +61,8 @@ _RESTART = (
   await panel.sessionContext.session.kernel.restart();
 }"""
 )
+_SELECT = """([path, index]) => {""" + _PANEL + """ panel.content.activeCellIndex = index; }"""
+_ACTIVE = """path => {""" + _PANEL + """ return panel ? panel.content.activeCellIndex : -1; }"""
 _STATUS = """path => {""" + _PANEL + """ return panel.sessionContext.session.kernel.status; }"""
 
 
@@ -144,6 +152,12 @@ class NotebookPage:
 }""",
             [self.name, index],
         )
+
+    def select(self, index: int) -> None:
+        self.page.evaluate(_SELECT, [self.name, index])
+
+    def active_cell(self) -> int:
+        return int(self.page.evaluate(_ACTIVE, self.name))
 
     def restart_kernel(self) -> None:
         self.page.evaluate(_RESTART, self.name)

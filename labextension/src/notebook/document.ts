@@ -6,7 +6,15 @@ export class DocumentFile {
   constructor(
     private readonly context: DocumentRegistry.Context,
     private readonly contents: Contents.IManager
-  ) {}
+  ) {
+    context.saveState.connect((_, state) => {
+      this.saving = state === 'started';
+      if (!this.saving) {
+        this.saved.forEach(resolve => resolve());
+        this.saved = [];
+      }
+    });
+  }
 
   /** Relative to the server's root, without the name of a drive. */
   get path(): string {
@@ -15,6 +23,15 @@ export class DocumentFile {
 
   get isDirty(): boolean {
     return this.context.model.dirty;
+  }
+
+  /** Call `slot` whenever everything of the page is in the file. */
+  onClean(slot: () => void): void {
+    this.context.model.stateChanged.connect((_, change) => {
+      if (change.name === 'dirty' && !this.isDirty) {
+        slot();
+      }
+    });
   }
 
   /** When the file was saved last, as far as this page knows, by the server's clock; 0 = unknown. */
@@ -45,6 +62,10 @@ export class DocumentFile {
   /** Save, unless that would end in a question: read-only, or changed by somebody else. */
   async save(): Promise<void> {
     const { context } = this;
+    if (this.saving) {
+      // Two at once would look like a conflict; and what is being saved may not have the newest yet.
+      await new Promise<void>(resolve => this.saved.push(resolve));
+    }
     if (
       context.isDisposed ||
       !context.contentsModel?.writable ||
@@ -65,4 +86,7 @@ export class DocumentFile {
       return null;
     }
   }
+
+  private saving = false;
+  private saved: (() => void)[] = [];
 }

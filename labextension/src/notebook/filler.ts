@@ -19,7 +19,10 @@ export interface IFillerOptions {
   mayFill: () => Promise<boolean>;
   /** It began to draw. */
   onBegin: () => void;
-  /** `whole`: all was drawn. Otherwise somebody else changed the cell, or the job cannot be read. */
+  /**
+   * `whole`: all was drawn; the claim is kept until the filler is disposed, for as long as the file does not say so.
+   * Otherwise somebody else changed the cell, or the job cannot be read.
+   */
   onEnd: (whole: boolean) => void;
 }
 
@@ -53,16 +56,15 @@ export class CellFiller implements IDisposable {
       return;
     }
     this.disposed = true;
-    this.options.model.outputs.changed.disconnect(this.onOutputsChanged, this);
-    this.pause();
+    this.stop();
     this.claim.dispose();
   }
 
   private async begin(): Promise<void> {
-    if (this.channel || !(await this.options.mayFill())) {
+    if (this.channel || this.ended || !(await this.options.mayFill())) {
       return;
     }
-    if (this.disposed || this.channel || !this.claim.granted) {
+    if (this.ended || this.channel || !this.claim.granted) {
       return;
     }
     const { jobId, drawing, card } = this.options;
@@ -81,7 +83,7 @@ export class CellFiller implements IDisposable {
   }
 
   private draw(ops: CellOp[]): void {
-    if (this.disposed) {
+    if (this.ended) {
       return;
     }
     this.sink.apply(ops, this.anew);
@@ -92,15 +94,25 @@ export class CellFiller implements IDisposable {
   }
 
   private end(whole: boolean): void {
-    if (this.disposed) {
+    if (this.ended) {
       return;
     }
     const { model, drawing } = this.options;
     if (whole) {
       model.executionCount = drawing.execution_count ?? null;
     }
-    this.dispose();
+    this.stop();
+    if (!whole) {
+      this.dispose();
+    }
     this.options.onEnd(whole);
+  }
+
+  /** Draw no more. */
+  private stop(): void {
+    this.ended = true;
+    this.options.model.outputs.changed.disconnect(this.onOutputsChanged, this);
+    this.pause();
   }
 
   private pause(): void {
@@ -122,5 +134,6 @@ export class CellFiller implements IDisposable {
   private channel: IDisposable | null = null;
   private claim: IClaim;
   private disposed = false;
+  private ended = false;
   private readonly sink: OutputSink;
 }

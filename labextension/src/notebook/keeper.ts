@@ -50,7 +50,8 @@ export class NotebookKeeper implements IDisposable {
     }
     this.disposed = true;
     this.fillers.forEach(filler => filler.dispose());
-    this.kernelClaims.forEach(claim => claim.dispose());
+    this.unsaved.forEach(filler => filler.dispose());
+    this.kernelClaims.forEach(({ claim }) => claim.dispose());
     this.watched.forEach((slot, model) =>
       model.outputs.changed.disconnect(slot)
     );
@@ -69,6 +70,7 @@ export class NotebookKeeper implements IDisposable {
     }
     panel.content.model.cells.changed.connect(this.onCellsChanged, this);
     panel.disposed.connect(() => this.dispose());
+    this.file.onClean(() => this.onClean());
     this.onCellsChanged();
     await this.recall();
   }
@@ -139,14 +141,15 @@ export class NotebookKeeper implements IDisposable {
       this.sayKernelDraws(model, card);
       return;
     }
-    this.kernelClaims.get(model)?.dispose();
-    this.kernelClaims.delete(model);
-    if (this.fillers.has(model)) {
-      return;
+    if (!this.fillers.has(model)) {
+      const unfinished = this.unfinished(model, card);
+      if (unfinished && !this.dismissed.has(unfinished.jobId)) {
+        this.fill(cell, unfinished);
+      }
     }
-    const unfinished = this.unfinished(model, card);
-    if (unfinished && !this.dismissed.has(unfinished.jobId)) {
-      this.fill(cell, unfinished);
+    // Until the file has it, another page would draw the cell once more.
+    if (!this.file.isDirty || this.fillers.has(model)) {
+      this.endKernelClaim(model);
     }
   }
 
@@ -165,11 +168,18 @@ export class NotebookKeeper implements IDisposable {
 
   /** Other pages must not draw this cell: a kernel does. */
   private sayKernelDraws(model: ICodeCellModel, card: ICard | null): void {
-    if (card && !this.kernelClaims.has(model)) {
-      const key = this.key(model, card.jobId);
+    const key = card && this.key(model, card.jobId);
+    const said = this.kernelClaims.get(model);
+    if (key && said?.key !== key) {
+      said?.claim.dispose();
       const claim = this.options.streams.claim(key, 'kernel', () => undefined);
-      this.kernelClaims.set(model, claim);
+      this.kernelClaims.set(model, { key, claim });
     }
+  }
+
+  private endKernelClaim(model: ICodeCellModel): void {
+    this.kernelClaims.get(model)?.claim.dispose();
+    this.kernelClaims.delete(model);
   }
 
   private key(model: ICodeCellModel, jobId: string): string {
@@ -191,7 +201,15 @@ export class NotebookKeeper implements IDisposable {
         savesAtEnd = !this.file.isDirty;
         this.executions.letGo(cell);
       },
-      onEnd: whole => this.onFilled(model, unfinished.jobId, whole, savesAtEnd)
+      onEnd: whole => {
+        this.fillers.delete(model);
+        this.recalled.delete(model.id);
+        if (whole) {
+          void this.keepUntilSaved(filler, savesAtEnd);
+        } else {
+          this.onBrokenOff(model, unfinished.jobId);
+        }
+      }
     });
     this.fillers.set(model, filler);
   }
@@ -204,22 +222,31 @@ export class NotebookKeeper implements IDisposable {
     return !cell.isDisposed && !this.executions.isRunning(cell);
   }
 
-  private onFilled(
-    model: ICodeCellModel,
-    jobId: string,
-    whole: boolean,
+  private async keepUntilSaved(
+    filler: CellFiller,
     saves: boolean
-  ): void {
-    this.fillers.delete(model);
-    this.recalled.delete(model.id);
-    if (whole && saves && this.options.savesFilled()) {
-      void this.file.save();
+  ): Promise<void> {
+    this.unsaved.add(filler);
+    if (saves && this.options.savesFilled()) {
+      await this.file.save();
     }
-    if (!whole && (model.outputs.length === 0 || this.failed.has(jobId))) {
+    if (!this.file.isDirty) {
+      this.onClean();
+    }
+  }
+
+  /** The file has all that this page drew: other pages may look at it. */
+  private onClean(): void {
+    this.unsaved.forEach(filler => filler.dispose());
+    this.unsaved.clear();
+    this.lookAtAll();
+  }
+
+  private onBrokenOff(model: ICodeCellModel, jobId: string): void {
+    if (model.outputs.length === 0 || this.failed.has(jobId)) {
       this.dismissed.add(jobId); // cleared by the user, or it cannot be drawn: not again on this page
-    } else if (!whole) {
-      this.failed.add(jobId);
     }
+    this.failed.add(jobId);
     this.look(model);
   }
 
@@ -258,7 +285,12 @@ export class NotebookKeeper implements IDisposable {
   private readonly watched = new Map<ICodeCellModel, () => void>();
   private readonly toLookAt = new Set<ICodeCellModel>();
   private readonly fillers = new Map<ICodeCellModel, CellFiller>();
-  private readonly kernelClaims = new Map<ICodeCellModel, IClaim>();
+  /** Fillers that are through, whose cells are not in the file yet. */
+  private readonly unsaved = new Set<CellFiller>();
+  private readonly kernelClaims = new Map<
+    ICodeCellModel,
+    { key: string; claim: IClaim }
+  >();
   /** Cell id -> its newest job, where the notebook may not know of it. */
   private readonly recalled = new Map<string, JobView>();
   /** Jobs whose drawing broke off once. */

@@ -85,8 +85,8 @@ describe('CellFiller', () => {
     expect(text(model)).toEqual(['old']);
   });
 
-  it('draws to the end, numbers the cell and lets go', async () => {
-    const { streams, model, ends, grant } = filling();
+  it('draws to the end, numbers the cell and keeps it until told to let go', async () => {
+    const { streams, model, filler, ends, grant } = filling();
     await grant();
     streams.begin(card, { op: 'stream', name: 'stdout', text: 'a' });
     expect(model.executionState).toBe('running');
@@ -94,9 +94,11 @@ describe('CellFiller', () => {
     expect(text(model)).toEqual(['card', 'a']);
     expect(model.executionCount).toBe(4);
     expect(model.executionState).toBe('idle');
-    expect(streams.released).toEqual(['a.ipynb#c#j']);
     expect(streams.handler).toBeNull();
     expect(ends).toEqual([true]);
+    expect(streams.released).toEqual([]);
+    filler.dispose();
+    expect(streams.released).toEqual(['a.ipynb#c#j']);
   });
 
   it('draws anew, not twice, after a lost connection', async () => {
