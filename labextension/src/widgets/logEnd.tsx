@@ -24,9 +24,13 @@ export function LogEnd({ panel }: { panel: LogPanel }): JSX.Element | null {
   if (!newLines && !isHolding && !isPaging) {
     return null;
   }
+  const goToEnd = () => {
+    panel.follow(true);
+    terminal.focus(); // the button goes
+  };
   return (
     <p className="jp-gpucluster-logEnd">
-      <Button onClick={() => panel.follow(true)}>
+      <Button onClick={goToEnd}>
         {newLines
           ? trans._n(
               '%2 new line, go to the end',

@@ -15,6 +15,8 @@ export const SCROLLBACK = 20_000;
 /** Text is handed on in pieces: the page answers between two of them. */
 const PIECE_CHARS = 32 << 10;
 const PIECE_LINES = 500;
+/** The search looks through new lines when none have come for 0.2 s: so long, and a little, it is given between them. */
+const SEARCH_PAUSE_MS = 300;
 /** Matches that are counted and marked; of more it is only said that there are more. */
 export const MATCHES_SHOWN = 1000;
 
@@ -175,6 +177,9 @@ export class LogTerminal implements ILogSink, IDisposable {
       }
       this.onWritten(lines);
     }
+    if (this.isFinding) {
+      await new Promise(done => window.setTimeout(done, SEARCH_PAUSE_MS));
+    }
   }
 
   /** Until `lines` more push out nothing that the user has yet to read. */
@@ -295,7 +300,13 @@ export class LogTerminal implements ILogSink, IDisposable {
   }
 
   fit(): void {
+    const { terminal } = this;
+    const { cols } = terminal;
+    const { viewportY } = terminal.buffer.active;
     this.fitting.fit();
+    if (!this._isFollowing && terminal.cols === cols) {
+      terminal.scrollToLine(viewportY); // fewer rows are taken from the top otherwise
+    }
   }
 
   /** Take over the colours and the font of the page. */
@@ -311,6 +322,7 @@ export class LogTerminal implements ILogSink, IDisposable {
     isTyping = false
   ): void {
     const { isCaseSensitive, isPattern } = search;
+    this.isFollowing = false; // or the match would be carried out of view
     if (!this.isFinding) {
       this.isFinding = true; // the match that is shown is the selection, and gets its colour
       this.restyle();

@@ -129,9 +129,7 @@ export function fontOf(
 /** Marks of matches; the library takes colours as #rrggbb only. */
 export function searchColours(host: HTMLElement): ISearchDecorationOptions {
   const probe = new Probe(host);
-  const match = hex(
-    probe.variable('--jp-search-unselected-match-background-color')
-  );
+  const match = hex(probe.variable('--jp-editor-selected-background'));
   const active = hex(
     probe.variable('--jp-search-selected-match-background-color')
   );
