@@ -52,9 +52,11 @@ export class NotebookKeeper implements IDisposable {
     this.fillers.forEach(filler => filler.dispose());
     this.unsaved.forEach(filler => filler.dispose());
     this.kernelClaims.forEach(({ claim }) => claim.dispose());
-    this.watched.forEach((slot, model) =>
-      model.outputs.changed.disconnect(slot)
-    );
+    this.watched.forEach((slot, model) => {
+      if (!model.isDisposed) {
+        model.outputs.changed.disconnect(slot); // one that is disposed has no outputs
+      }
+    });
     this.options.panel.content.model?.cells.changed.disconnect(
       this.onCellsChanged,
       this
