@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -138,3 +139,15 @@ def test_every_command_is_explained(command):
 def test_pages_name_no_command_that_does_not_exist(page):
     named = set(re.findall(r"(?:^\$ |`)gpucluster ([a-z]+)", page.read_text(), flags=re.MULTILINE))
     assert named <= set(sub_commands())
+
+
+# ---- settings
+
+
+def test_every_setting_of_the_lab_extension_is_explained_with_its_default():
+    table = (ROOT / "docs" / "user" / "lab.md").read_text().partition("## Settings")[2]
+    listed = dict(re.findall(r"^\| `(\w+)`.*\| `?([^|`]+?)`? \|$", table, flags=re.MULTILINE))
+    schema = json.loads((ROOT / "labextension" / "schema" / "plugin.json").read_text())
+    shown = {True: "yes", False: "no"}
+    defaults = {name: about["default"] for name, about in schema["properties"].items()}
+    assert listed == {name: shown.get(default, default) for name, default in defaults.items()}
