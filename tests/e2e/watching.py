@@ -7,6 +7,11 @@ from urllib.parse import urlsplit
 
 #: What names us in a message or in the address of its source.
 OURS = ("gpucluster", "gpu cluster")
+#: Faults of Notebook itself, which it has without us too.
+FOREIGN = (
+    "Cannot read properties of undefined (reading 'schema')",  # its shortcuts, in 7.6
+    'Window name candidate "null" already exists',  # its second page in a browser
+)
 
 
 class Watch:
@@ -29,7 +34,8 @@ class Watch:
             self.complaints.append(f"{message.type}: {message.text} ({source})")
 
     def _on_error(self, error: Any) -> None:
-        self.complaints.append(f"not caught: {error.error}")
+        if str(error.error) not in FOREIGN or "gpucluster" in (error.error.stack or ""):
+            self.complaints.append(f"not caught: {error.error} {error.error.stack}")
 
     def _on_request(self, request: Any) -> None:
         """Whatever goes to this server must stand below its base URL, and nothing may go elsewhere."""

@@ -28,11 +28,12 @@ export interface IFillerOptions {
 
 export class CellFiller implements IDisposable {
   constructor(private readonly options: IFillerOptions) {
+    this.outputs = options.model.outputs;
     this.sink = new OutputSink(
-      options.model.outputs,
+      this.outputs,
       options.drawing.execution_count ?? null
     );
-    options.model.outputs.changed.connect(this.onOutputsChanged, this);
+    this.outputs.changed.connect(this.onOutputsChanged, this);
     this.claim = options.streams.claim(options.key, 'log', claimed => {
       if (claimed.granted) {
         void this.begin();
@@ -69,7 +70,7 @@ export class CellFiller implements IDisposable {
     }
     const { jobId, drawing, card } = this.options;
     this.options.onBegin();
-    this.options.model.executionState = 'running';
+    this.setState('running');
     this.channel = this.options.streams.open<CellOp>({
       whenHidden: 'keep',
       start: () => {
@@ -111,7 +112,7 @@ export class CellFiller implements IDisposable {
   /** Draw no more. */
   private stop(): void {
     this.ended = true;
-    this.options.model.outputs.changed.disconnect(this.onOutputsChanged, this);
+    this.outputs.changed.disconnect(this.onOutputsChanged, this);
     this.pause();
   }
 
@@ -119,7 +120,13 @@ export class CellFiller implements IDisposable {
     if (this.channel) {
       this.channel.dispose();
       this.channel = null;
-      this.options.model.executionState = 'idle';
+      this.setState('idle');
+    }
+  }
+
+  private setState(state: 'running' | 'idle'): void {
+    if (!this.options.model.isDisposed) {
+      this.options.model.executionState = state;
     }
   }
 
@@ -136,4 +143,6 @@ export class CellFiller implements IDisposable {
   private disposed = false;
   private ended = false;
   private readonly sink: OutputSink;
+  /** Kept here: a model that was disposed of has none. */
+  private readonly outputs: ICodeCellModel['outputs'];
 }
