@@ -132,6 +132,8 @@ export class LogText {
   /** Where to go on; null before anything came. */
   cursor: ICursor | null = null;
   first: IFirst | null = null;
+  /** Nothing is to be shown so far, though records may have come: how a task is told says nothing by itself. */
+  isEmpty = true;
   /** When the newest record was written, in microseconds; null before there is one. */
   newestUs: number | null = null;
   /** Bytes of records that were taken. */
@@ -152,7 +154,9 @@ export class LogText {
         this.close(parts);
       }
     }
-    return parts.join('');
+    const text = parts.join('');
+    this.isEmpty &&= !text;
+    return text;
   }
 
   /** The next records are asked for from a later place on: what lies between is told, not shown. */

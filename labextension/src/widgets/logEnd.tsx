@@ -58,7 +58,7 @@ function nothingText(panel: LogPanel): string {
       ? trans.__('The job has not begun; its log begins with it.')
       : trans.__('Loading the log …');
   }
-  if (feed.text.cursor !== null) {
+  if (!feed.text.isEmpty) {
     return '';
   }
   return isWriting(panel)

@@ -327,7 +327,7 @@ describe('the end', () => {
 
   test('a job that wrote nothing is said to have written nothing', async () => {
     await show();
-    await send({ type: 'alive' });
+    await send(scene.add('status', { event: 'up', limit_means: {} }));
     expect(screen.getByText('Nothing was written yet.')).toBeTruthy();
     cluster.jobs = [jobView({ state: 'succeeded' })];
     act(() => streams.handler!.onEnded!());
