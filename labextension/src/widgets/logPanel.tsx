@@ -262,6 +262,9 @@ export class LogPanel extends Widget {
         return;
       }
       this._terminal = terminal;
+      if (document.activeElement === this.node) {
+        terminal.focus(); // the log was gone to before it was there
+      }
       terminal.changed.connect(this.tell, this);
       this.resizing = new ResizeObserver(() => this.fitTerminal());
       this.resizing.observe(this.screen.node);
