@@ -152,6 +152,25 @@ class Log:
         return self.root.get_by_role("listitem").filter(has_text=re.compile(rf"^{re.escape(text)}\s*$"))
 
 
+class Palette:
+    """The palette of commands."""
+
+    def __init__(self, page: Any) -> None:
+        self.page = page
+        self.root = page.get_by_role("region", name="Command Palette Section")
+
+    def search(self, words: str) -> Palette:
+        self.page.keyboard.press("Control+Shift+C")
+        self.root.get_by_role("textbox").fill(words)
+        return self
+
+    def command(self, label: str) -> Any:
+        return self.root.get_by_role("menuitem", name=label)
+
+    def run(self, label: str) -> None:
+        self.command(label).click()
+
+
 class LiveFrames:
     """What a page that is about to be opened asks for and is told over its WebSocket to the cluster."""
 

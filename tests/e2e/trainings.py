@@ -35,8 +35,8 @@ class Training:
         self.name = name
         self.steps = steps
         self.gates = server.folder / name
-        source = CELL.format(options=options, name=name, steps=steps, gates=self.gates)
-        self.path: Path = write_notebook(server, f"{name}.ipynb", LOAD, source)
+        self.source = CELL.format(options=options, name=name, steps=steps, gates=self.gates)
+        self.path: Path = write_notebook(server, f"{name}.ipynb", LOAD, self.source)
         self.notebook = NotebookPage(page, server, self.path)
 
     def open(self) -> Training:
