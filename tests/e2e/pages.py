@@ -220,8 +220,19 @@ def told(outputs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     for output in outputs:
         card = output.get("data", {}).get(CARD) if output.get("output_type") == "display_data" else None
         if card is None:
-            kept.append(output)
+            kept.append(_joined(output))
             continue
         drawing = {key: card["drawing"][key] for key in ("fills_cell", "complete", "rank", "execution_count")}
         kept.append({"card": {"state": card["state"], "name": card["name"], "drawing": drawing}})
     return kept
+
+
+def _joined(output: dict[str, Any]) -> dict[str, Any]:
+    """With each text in one piece: files have lists of lines."""
+    made = {key: "".join(value) if key == "text" else value for key, value in output.items()}
+    if isinstance(output.get("data"), dict):
+        made["data"] = {
+            mime: "".join(content) if isinstance(content, list) else content
+            for mime, content in output["data"].items()
+        }
+    return made

@@ -71,7 +71,7 @@ def undisturbed(browser: Any, lab: JupyterServer) -> list[dict[str, Any]]:
     steady.open_gate()
     outputs = steady.outcome()
     page.close()
-    texts = ["".join(output["text"]) for output in outputs if output.get("output_type") == "stream"]
+    texts = [output["text"] for output in outputs if output.get("output_type") == "stream"]
     assert texts == ["begin\nstep 2\n", "a warning\n", "part one\npart two\n"]
     assert text_of(outputs[-1]) == "42"
     return outputs
