@@ -72,7 +72,7 @@ export function useRoving(
         return;
       }
       isByPointer.current = false;
-      target.onFocus(from);
+      target.onFocus(event.key === 'Escape' ? null : from); // nothing is shown up then
       const to = moved(rows, from, event.key, event.ctrlKey || event.metaKey);
       if (to) {
         isMoving.current = true;

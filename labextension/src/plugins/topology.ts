@@ -44,7 +44,9 @@ export const topology: JupyterFrontEndPlugin<void> = {
       caption: trans.__('Show nodes and GPUs large, and who holds them'),
       icon: args => (args.isPalette ? undefined : gpuIcon),
       describedBy: { args: { type: 'object', properties: {} } },
-      execute: open
+      // Lab takes out what comes before it has put back what was open, and that in turn comes by this command.
+      execute: args =>
+        args.isRestored ? open() : app.restored.then(() => open())
     });
     palette?.addItem({
       command: CommandIDs.openTopology,
@@ -52,6 +54,7 @@ export const topology: JupyterFrontEndPlugin<void> = {
     });
     void restorer?.restore(tracker, {
       command: CommandIDs.openTopology,
+      args: () => ({ isRestored: true }),
       name: () => 'topology'
     });
   }
@@ -66,12 +69,13 @@ function opener(
   hasMainArea: boolean
 ): () => Promise<TopologyPanel> {
   const { shell, commands } = app;
+  const area = hasMainArea ? 'main' : 'down';
   let making: Promise<TopologyPanel> | null = null;
   const make = async (): Promise<TopologyPanel> => {
     const { TopologyPanel } = await import('../widgets/topologyPanel');
     const panel = new TopologyPanel({ cluster, commands, trans });
     panel.toggleClass('jp-gpucluster-mod-below', !hasMainArea);
-    shell.add(panel, hasMainArea ? 'main' : 'down');
+    shell.add(panel, area);
     await tracker.add(panel);
     panel.disposed.connect(() => {
       making = null;

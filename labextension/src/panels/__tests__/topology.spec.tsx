@@ -345,7 +345,7 @@ describe('the keyboard', () => {
     expect(ran.length).toBe(1);
     expect(highlight.pinned).toBe(14);
     press('Escape');
-    expect(highlight.pinned).toBeNull();
+    expect([highlight.pinned, highlight.job]).toEqual([null, null]);
   });
 
   it('Space keeps a job shown up', () => {

@@ -1,5 +1,6 @@
 import { JupyterFrontEnd } from '@jupyterlab/application';
 import { CommandRegistry } from '@lumino/commands';
+import { PromiseDelegate } from '@lumino/coreutils';
 import { Widget } from '@lumino/widgets';
 
 import { fakeCluster } from '../../model/testing';
@@ -8,17 +9,20 @@ import { GpuSettings } from '../../settings';
 import { CommandIDs } from '../../tokens';
 import { topology } from '../topology';
 
-function activated(labShell: object | null) {
+function activated(labShell: object | null, restored = Promise.resolve()) {
   const commands = new CommandRegistry();
   const added: { widget: Widget; area: string }[] = [];
   const activations: string[] = [];
   const shell = {
-    add: (widget: Widget, area: string) => added.push({ widget, area }),
+    add: (widget: Widget, area: string) => {
+      added.push({ widget, area });
+      Widget.attach(widget, document.body);
+    },
     activateById: (id: string) => activations.push(id)
   };
   const settings = new GpuSettings();
   topology.activate(
-    { commands, shell } as unknown as JupyterFrontEnd,
+    { commands, shell, restored } as unknown as JupyterFrontEnd,
     fakeCluster(),
     settings,
     null,
@@ -27,7 +31,7 @@ function activated(labShell: object | null) {
     null
   );
   const open = () => commands.execute(CommandIDs.openTopology);
-  return { open, added, activations, settings };
+  return { open, added, activations, settings, commands };
 }
 
 describe('the command that opens the topology', () => {
@@ -37,6 +41,19 @@ describe('the command that opens the topology', () => {
     await open();
     expect(added.map(({ area }) => area)).toEqual(['main']);
     expect(activations.length).toBe(3);
+  });
+
+  it('waits until Lab has put back what was open, unless it is that', async () => {
+    const restored = new PromiseDelegate<void>();
+    const { open, added, commands } = activated({}, restored.promise);
+    const opened = open();
+    await new Promise(resolve => setTimeout(resolve));
+    expect(added.length).toBe(0);
+    await commands.execute(CommandIDs.openTopology, { isRestored: true });
+    expect(added.length).toBe(1);
+    restored.resolve();
+    await opened;
+    expect(added.length).toBe(1);
   });
 
   it('opens another when the first was closed', async () => {
