@@ -36,7 +36,13 @@ const SECTIONS: readonly SectionName[] = ['queues', 'topology', 'jobs'];
 
 /** Kept in Lab's database of states; without one, in memory alone. */
 export class ViewState {
-  constructor(private readonly stateDB: IStateDB | null = null) {}
+  /** `first`: what is otherwise than by default where nothing was kept. */
+  constructor(
+    private readonly stateDB: IStateDB | null = null,
+    private readonly first: Partial<IViewState> = {}
+  ) {
+    this.state = { ...DEFAULTS, ...first };
+  }
 
   get current(): Readonly<IViewState> {
     return this.state;
@@ -49,7 +55,12 @@ export class ViewState {
   /** Take in what was kept. What the user has changed by then stays. */
   async restore(): Promise<void> {
     const kept = await this.stateDB?.fetch(KEY).catch(() => undefined);
-    this.state = { ...DEFAULTS, ...readState(kept), ...this.touched };
+    this.state = {
+      ...DEFAULTS,
+      ...this.first,
+      ...readState(kept),
+      ...this.touched
+    };
     this._changed.emit();
   }
 
@@ -63,7 +74,7 @@ export class ViewState {
     this._changed.emit();
   }
 
-  private state: IViewState = DEFAULTS;
+  private state: IViewState;
   private touched: Partial<IViewState> = {};
   private readonly _changed = new Signal<this, void>(this);
 }

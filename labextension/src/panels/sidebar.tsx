@@ -29,10 +29,14 @@ export interface ISidebarProps {
 
 /** The panel, as it was left. */
 export async function openSidebar(
-  options: Omit<ISidebarProps, 'view'> & { stateDB: IStateDB | null }
+  options: Omit<ISidebarProps, 'view'> & {
+    stateDB: IStateDB | null;
+    /** Whose jobs are listed at first. */
+    jobsShown: Scope;
+  }
 ): Promise<Sidebar> {
-  const { stateDB, ...others } = options;
-  const view = new ViewState(stateDB);
+  const { stateDB, jobsShown, ...others } = options;
+  const view = new ViewState(stateDB, { scope: jobsShown });
   await view.restore();
   return new Sidebar({ ...others, view });
 }

@@ -10,17 +10,18 @@ import { Message } from '@lumino/messaging';
 import { Panel, Widget } from '@lumino/widgets';
 
 import { gpuIcon } from '../icons';
-import { IGpuCluster } from '../tokens';
+import { IGpuCluster, IGpuSettings } from '../tokens';
 
 export const sidebar: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-gpucluster:sidebar',
   description: 'Shows the GPU cluster in the left sidebar.',
   autoStart: true,
-  requires: [IGpuCluster],
+  requires: [IGpuCluster, IGpuSettings],
   optional: [ITranslator, ILayoutRestorer, IStateDB],
   activate: (
     app: JupyterFrontEnd,
     cluster: IGpuCluster,
+    settings: IGpuSettings,
     translator: ITranslator | null,
     restorer: ILayoutRestorer | null,
     stateDB: IStateDB | null
@@ -29,7 +30,8 @@ export const sidebar: JupyterFrontEndPlugin<void> = {
     const { commands } = app;
     const place = new Place(async () => {
       const { openSidebar } = await import('../panels/sidebar');
-      return openSidebar({ cluster, commands, stateDB, trans });
+      const { jobsShown } = settings.values;
+      return openSidebar({ cluster, commands, stateDB, jobsShown, trans });
     });
     place.id = 'jp-gpucluster-sidebar';
     place.title.icon = gpuIcon;

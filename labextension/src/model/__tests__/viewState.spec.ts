@@ -47,6 +47,17 @@ describe('what the sidebar remembers', () => {
     expect(view.current.scope).toBe('all');
   });
 
+  it('begins as the settings say, until something else is kept', async () => {
+    const database = new StateDB();
+    const before = new ViewState(database, { scope: 'all' });
+    await before.restore();
+    expect(before.current.scope).toBe('all');
+    before.set({ scope: 'mine' });
+    const after = new ViewState(database, { scope: 'all' });
+    await after.restore();
+    expect(after.current.scope).toBe('mine');
+  });
+
   it('tells when it changes', async () => {
     const view = new ViewState();
     let count = 0;
