@@ -51,6 +51,11 @@ export class CellFiller implements IDisposable {
     return this.options.jobId;
   }
 
+  /** Whether it is at it, rather than waiting for its turn. */
+  get isDrawing(): boolean {
+    return this.channel !== null;
+  }
+
   /** Give the cell up as it is. */
   dispose(): void {
     if (this.disposed) {

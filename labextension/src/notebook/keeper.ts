@@ -143,11 +143,17 @@ export class NotebookKeeper implements IDisposable {
       this.sayKernelDraws(model, card);
       return;
     }
-    if (!this.fillers.has(model)) {
-      const unfinished = this.unfinished(model, card);
-      if (unfinished && !this.dismissed.has(unfinished.jobId)) {
-        this.fill(cell, unfinished);
-      }
+    const unfinished = this.unfinished(model, card);
+    const filler = this.fillers.get(model);
+    if (filler && !filler.isDrawing && filler.jobId !== unfinished?.jobId) {
+      this.dropFiller(model); // while it waited, another view or page of the notebook did it
+    }
+    if (
+      unfinished &&
+      !this.fillers.has(model) &&
+      !this.dismissed.has(unfinished.jobId)
+    ) {
+      this.fill(cell, unfinished);
     }
     // Until the file has it, another page would draw the cell once more.
     if (!this.file.isDirty || this.fillers.has(model)) {
@@ -198,7 +204,7 @@ export class NotebookKeeper implements IDisposable {
       streams: this.options.streams,
       model,
       key: this.key(model, unfinished.jobId),
-      mayFill: () => this.mayFill(cell),
+      mayFill: () => this.mayFill(cell, unfinished.jobId),
       onBegin: () => {
         savesAtEnd = !this.file.isDirty;
         this.executions.letGo(cell);
@@ -217,11 +223,15 @@ export class NotebookKeeper implements IDisposable {
   }
 
   /** The claim was granted, maybe after another page had drawn and saved the cell: then its file is taken instead. */
-  private async mayFill(cell: CodeCell): Promise<boolean> {
+  private async mayFill(cell: CodeCell, jobId: string): Promise<boolean> {
     if (await this.file.takeNewer()) {
       return false; // the cells are new ones now, and are looked at by themselves
     }
-    return !cell.isDisposed && !this.executions.isRunning(cell);
+    if (cell.isDisposed || this.executions.isRunning(cell)) {
+      return false;
+    }
+    const { model } = cell;
+    return this.unfinished(model, cardOf(model.outputs))?.jobId === jobId;
   }
 
   private async keepUntilSaved(
