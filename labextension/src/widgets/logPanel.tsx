@@ -12,7 +12,7 @@ import { IStreams } from '../api/streams';
 import { ILog, LogFeed } from '../model/logFeed';
 import { attemptEnding, LogText } from '../model/logText';
 import { isEnded, US_PER_MS } from '../model/words';
-import { IGpuCluster, IWatch } from '../tokens';
+import { IClusterChange, IGpuCluster, IWatch } from '../tokens';
 import { sentenceOf } from './cancelButton';
 import { LogEnd } from './logEnd';
 import { LogHeader } from './logHeader';
@@ -53,11 +53,7 @@ export class LogPanel extends Widget {
       isFollowing: () => this.terminal?.isFollowing ?? true
     });
     this.feed.changed.connect(this.onFeed, this);
-    this.cluster.changed.connect((_, change) => {
-      if (change.connection || change.jobs.has(this.log.job)) {
-        this.tell();
-      }
-    });
+    this.cluster.changed.connect(this.onCluster, this);
     this.screen.addClass('jp-gpucluster-logScreen');
     const layout = (this.layout = new PanelLayout());
     layout.addWidget(ReactWidget.create(<LogHeader panel={this} />));
@@ -315,6 +311,12 @@ export class LogPanel extends Widget {
       parts.push(`attempt-${log.attempt}`);
     }
     return `${parts.filter(part => part !== '').join('-')}.log`;
+  }
+
+  private onCluster(_: IGpuCluster, change: IClusterChange): void {
+    if (change.connection || change.jobs.has(this.log.job)) {
+      this.tell();
+    }
   }
 
   private onFeed(): void {

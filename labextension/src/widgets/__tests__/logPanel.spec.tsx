@@ -164,6 +164,14 @@ describe('only while somebody looks', () => {
   });
 });
 
+test('a cluster that goes on does not know a panel that was closed', async () => {
+  await show();
+  act(() => panel.dispose());
+  const asked = jest.spyOn(cluster, 'job');
+  cluster.emit();
+  expect(asked).not.toHaveBeenCalled();
+});
+
 describe('the head', () => {
   test('tells whose job it is, how it stands, and that its GPUs are simulated', async () => {
     cluster.status = { simulated: true } as typeof cluster.status;
