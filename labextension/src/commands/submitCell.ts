@@ -1,6 +1,6 @@
 /** Runs a cell of a notebook as a job. */
 import { CodeCellModel } from '@jupyterlab/cells';
-import { NotebookPanel } from '@jupyterlab/notebook';
+import { NotebookActions, NotebookPanel } from '@jupyterlab/notebook';
 import { Kernel } from '@jupyterlab/services';
 import { TranslationBundle } from '@jupyterlab/translation';
 import { CommandRegistry } from '@lumino/commands';
@@ -41,12 +41,20 @@ export async function submitCell(asked: ISubmitOptions): Promise<void> {
     return; // the user did not choose one
   }
   await prepare(kernel, trans);
+  // A kernel that had to start took its time, in which the user may have gone elsewhere.
+  const { content } = panel;
+  const index = content.widgets.findIndex(each => each.model === cell);
+  if (index < 0) {
+    return; // deleted meanwhile
+  }
   const { sharedModel } = cell;
   if (!submitsItself(sharedModel.getSource())) {
     sharedModel.updateSource(0, 0, `${`%%submit ${options}`.trim()}\n`);
   }
-  panel.content.deselectAll();
-  await commands.execute('notebook:run-cell');
+  content.activeCellIndex = index;
+  content.deselectAll();
+  // Not the command, which runs the active cell of the notebook in front: another one by now, perhaps.
+  await NotebookActions.run(content, panel.sessionContext);
 }
 
 /** Has the kernel load the magics. A kernel that is busy loads them before it comes to the cell, so that is not waited for. */

@@ -1,3 +1,4 @@
+import { NotebookActions } from '@jupyterlab/notebook';
 import { CommandRegistry } from '@lumino/commands';
 
 import { trans } from '../../model/__tests__/logRecords';
@@ -35,13 +36,16 @@ beforeEach(() => {
     }
   };
   commands = new CommandRegistry();
-  commands.addCommand('notebook:run-cell', {
-    execute: () => done.push(['run', notebook.cells[0].source])
+  jest.spyOn(NotebookActions, 'run').mockImplementation(async content => {
+    const { source } = content.activeCell as unknown as FakeCell;
+    return done.push(['run', source]) > 0;
   });
   commands.addCommand('notebook:change-kernel', {
     execute: () => done.push('choose a kernel')
   });
 });
+
+afterEach(() => jest.restoreAllMocks());
 
 const submit = (options = '--gpus 1') =>
   submitCell({ panel: notebook.panel, options, commands, trans });
@@ -62,6 +66,23 @@ test('the magics are loaded first, then the cell runs with %%submit on top', asy
     ['run', '%%submit --gpus 2 --queue research\nfit(net)\n']
   ]);
   expect(notebook.calls).toEqual(['deselectAll']);
+});
+
+test('who goes to another cell while the kernel starts runs the one that was chosen', async () => {
+  notebook.cells.push(new FakeCell('c2', 'rm_minus_rf()'));
+  const submitted = submit();
+  notebook.content.activeCellIndex = 1;
+  await submitted;
+  expect(done).toEqual([LOADED, ['run', '%%submit --gpus 1\nfit(net)\n']]);
+});
+
+test('a cell that is deleted while the kernel starts is not run, and no other one is', async () => {
+  notebook.cells.push(new FakeCell('c2', 'rm_minus_rf()'));
+  const submitted = submit();
+  notebook.cells.shift();
+  await submitted;
+  expect(done).toEqual([LOADED]);
+  expect(notebook.cells[0].source).toBe('rm_minus_rf()');
 });
 
 test('without options it is %%submit alone', async () => {
