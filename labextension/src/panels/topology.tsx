@@ -5,7 +5,7 @@ import * as React from 'react';
 
 import { GpuView } from '../api/schemas';
 import { Highlight, highlight as shared } from '../model/highlight';
-import { ITopology, topology } from '../model/topology';
+import { IJobOnGpus, ITopology, topology } from '../model/topology';
 import {
   TopologyChoice,
   topologyChoice,
@@ -64,30 +64,33 @@ export function Topology(props: ITopologyProps): JSX.Element {
   });
   const room = roomFor(layout, choice.values, whole.nodes);
   const columns = columnsFor(room, width, whole);
+  const isLarge = whole.nodes > FEW_NODES;
+  const wanted = isLarge ? filter : '';
   const shown = React.useMemo(
-    () => rows(filtered(whole.racks, filter), columns),
-    [whole, filter, columns]
+    () => rows(filtered(whole.racks, wanted), columns),
+    [whole, wanted, columns]
   );
+  const style = React.useMemo(() => sizes(room, shown), [room, shown]);
   const { target, pointed } = usePointing(props, highlight, whole);
-  const lit = whole.jobs.some(job => job.number === highlight.job)
-    ? highlight.job
-    : null;
   const isMeasured = whole.usage.notMeasured < whole.gpus;
-  const isTelling = pointed !== null || pinned !== undefined;
+  const common = { whole, names, choice, room, highlight };
   return (
     <section
       ref={root}
-      style={sizes(room, shown)}
-      className={`jp-gpucluster-topology jp-gpucluster-mod-${layout} jp-gpucluster-mod-${room} jp-gpucluster-mod-by-${choice.values.colourBy}${isMeasured ? ' jp-gpucluster-mod-measured' : ''}`}
+      style={style}
+      className={[
+        'jp-gpucluster-topology',
+        `jp-gpucluster-mod-${layout}`,
+        `jp-gpucluster-mod-${room}`,
+        `jp-gpucluster-mod-by-${choice.values.colourBy}`,
+        isMeasured ? 'jp-gpucluster-mod-measured' : ''
+      ].join(' ')}
     >
       <TopologyHead
         {...props}
-        whole={whole}
-        names={names}
-        choice={choice}
-        filter={whole.nodes > FEW_NODES ? filter : null}
+        {...common}
+        filter={isLarge ? filter : null}
         onFilter={setFilter}
-        room={room}
       />
       {shown.length ? (
         <TopologyGrid
@@ -96,7 +99,7 @@ export function Topology(props: ITopologyProps): JSX.Element {
           columns={columns}
           isMeasured={isMeasured}
           isMixed={whole.simulatedGpus > 0 && whole.simulatedGpus < whole.gpus}
-          lit={lit}
+          lit={litJob(whole, highlight)}
           label={trans.__('GPUs by node')}
           names={names}
           trans={trans}
@@ -104,42 +107,61 @@ export function Topology(props: ITopologyProps): JSX.Element {
         />
       ) : (
         <p className="jp-gpucluster-topologyNothing">
-          {nothingText(cluster, whole, filter, trans)}
+          {nothingText(cluster, whole, wanted, trans)}
         </p>
       )}
       {whole.nodes > 0 && (
-        <footer className={isTelling ? 'jp-gpucluster-mod-telling' : ''}>
-          <TopologyLegend
-            topology={whole}
-            colourBy={choice.values.colourBy}
-            trans={trans}
-          />
-          {layout === 'wide' && (
-            <TopologyJobs
-              jobs={whole.jobs}
-              highlight={highlight}
-              trans={trans}
-            />
-          )}
-          <TopologyDetail
-            {...props}
-            tree={whole.byName.get(pointed?.node ?? '')}
-            place={pointed}
-            pinned={pinned}
-            highlight={highlight}
-            names={names}
-          />
-          {layout === 'wide' && !isTelling && (
-            <p className="jp-gpucluster-topologyHint">
-              {trans.__(
-                'Point at a GPU, or walk with the arrow keys. A click shows up its job.'
-              )}
-            </p>
-          )}
-        </footer>
+        <Foot {...props} {...common} pointed={pointed} pinned={pinned} />
       )}
     </section>
   );
+}
+
+/** What the colours mean, and what there is to tell at present. */
+function Foot(
+  props: ITopologyProps & {
+    whole: ITopology;
+    names: ILevels;
+    choice: TopologyChoice;
+    highlight: Highlight;
+    pointed: IPlace | null;
+    pinned: IJobOnGpus | undefined;
+  }
+): JSX.Element {
+  const { whole, choice, highlight, pointed, pinned, layout, trans } = props;
+  const isTelling = pointed !== null || pinned !== undefined;
+  const isWide = layout === 'wide';
+  return (
+    <footer className={isTelling ? 'jp-gpucluster-mod-telling' : ''}>
+      <TopologyLegend
+        topology={whole}
+        colourBy={choice.values.colourBy}
+        trans={trans}
+      />
+      {isWide && (
+        <TopologyJobs jobs={whole.jobs} highlight={highlight} trans={trans} />
+      )}
+      <TopologyDetail
+        {...props}
+        tree={whole.byName.get(pointed?.node ?? '')}
+        place={pointed}
+      />
+      {isWide && !isTelling && (
+        <p className="jp-gpucluster-topologyHint">
+          {trans.__(
+            'Point at a GPU, or walk with the arrow keys. A click shows up its job.'
+          )}
+        </p>
+      )}
+    </footer>
+  );
+}
+
+/** The job to show up, if it is on any GPU: else nothing would stand out of what is dimmed. */
+function litJob(whole: ITopology, highlight: Highlight): number | null {
+  return whole.jobs.some(job => job.number === highlight.job)
+    ? highlight.job
+    : null;
 }
 
 function useTopology(

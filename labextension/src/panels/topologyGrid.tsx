@@ -20,7 +20,7 @@ export interface IGridProps {
   room: Room;
   /** Columns of nodes. */
   columns: number;
-  /** Utilisation or memory in use is known of any GPU: roomy boxes have a place for it. */
+  /** The utilisation of any GPU is known: roomy boxes have a place for it. */
   isMeasured: boolean;
   /** Some nodes are simulated and some are not. */
   isMixed: boolean;

@@ -220,6 +220,18 @@ describe('the topology', () => {
     expect(text(container, 'Nothing')).toBe('No node matches “nowhere”.');
   });
 
+  it('forgets the filter when there are few nodes again', () => {
+    const many = Array.from({ length: 9 }, (_, at) => node(`n-${at}`, [{}]));
+    const { cluster } = show(many);
+    fireEvent.change(screen.getByRole('searchbox'), {
+      target: { value: 'nowhere' }
+    });
+    expect(screen.queryAllByRole('row')).toEqual([]);
+    cluster.nodes = many.slice(0, 2);
+    act(() => cluster.emit());
+    expect(screen.getAllByRole('row').length).toBe(2);
+  });
+
   it('has no filter for a few nodes', () => {
     show([node('a', [{}])]);
     expect(screen.queryByRole('searchbox')).toBeNull();
