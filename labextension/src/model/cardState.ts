@@ -6,6 +6,7 @@
 import { TranslationBundle } from '@jupyterlab/translation';
 
 import { HistoryView, JobView, Progress, TaskView } from '../api/schemas';
+import { isJobId } from './interests';
 import * as words from './words';
 
 /** The version of the card's JSON that is understood here. */
@@ -25,7 +26,7 @@ export interface ICard {
   warnings: string[];
 }
 
-type Json = Record<string, unknown>;
+export type Json = Record<string, unknown>;
 
 /** Null when this is no card of a version that is understood here. */
 export function parseCard(data: unknown): ICard | null {
@@ -35,7 +36,7 @@ export function parseCard(data: unknown): ICard | null {
   const { job_id: id, number, state } = data;
   if (
     typeof id !== 'string' ||
-    !/^[\w-]{1,64}$/.test(id) || // it becomes part of addresses
+    !isJobId(id) || // it becomes part of addresses
     !isNumber(number) ||
     typeof state !== 'string'
   ) {
@@ -161,7 +162,7 @@ function progressOf(data: unknown): Progress | null {
   };
 }
 
-function isObject(value: unknown): value is Json {
+export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
@@ -173,11 +174,11 @@ function numberOrNull(value: unknown): number | null {
   return isNumber(value) ? value : null;
 }
 
-function text(value: unknown): string {
+export function text(value: unknown): string {
   return typeof value === 'string' ? value : '';
 }
 
-function texts(value: unknown): string[] {
+export function texts(value: unknown): string[] {
   return Array.isArray(value)
     ? value.filter((each): each is string => typeof each === 'string' && !!each)
     : [];

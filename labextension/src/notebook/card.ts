@@ -1,23 +1,30 @@
-/** The card in a cell's outputs: which job a cell shows, and whether somebody drew all of it. */
+/**
+ * The card in a cell's outputs: which job a cell shows, and whether somebody drew all of it.
+ *
+ * It stands in a file that anybody may have written, and is sent to the server: so what is taken out of it is what a kernel
+ * of ours writes, and nothing else.
+ */
 import { IOutputAreaModel } from '@jupyterlab/outputarea';
 
 import { CellDrawing } from '../api/schemas';
+import { CARD_VERSION, isObject, Json, text, texts } from '../model/cardState';
+import { isJobId } from '../model/interests';
 
 export const CARD_MIME = 'application/vnd.gpucluster.job+json';
 
-/** What a card in a notebook says of its job; `raw` is its whole JSON. */
+/** What a card in a notebook says of its job. */
 export interface ICard {
   jobId: string;
   number: number;
   state: string;
   drawing: CellDrawing;
-  raw: Record<string, unknown>;
+  /** What a card that is drawn anew takes over from it (`SavedCard` of redraw.py). */
+  saved: Record<string, unknown>;
 }
 
 /** What of a cell's outputs is needed. */
 export type CellOutputs = Pick<IOutputAreaModel, 'length' | 'get'>;
 
-const VERSION = 1;
 const SUBMITS = /^\s*%%submit\b/;
 
 /**
@@ -27,23 +34,61 @@ const SUBMITS = /^\s*%%submit\b/;
  */
 export function cardOf(outputs: CellOutputs): ICard | null {
   const first = outputs.length > 0 ? outputs.get(0) : null;
-  const raw = first?.data[CARD_MIME] as Record<string, unknown> | undefined;
-  const drawing = raw?.drawing as CellDrawing | undefined;
+  const data: unknown = first?.data[CARD_MIME];
+  if (!isObject(data) || data.version !== CARD_VERSION) {
+    return null;
+  }
+  const { job_id: jobId, number, state } = data;
+  const drawing = drawingOf(data.drawing);
   if (
-    !raw ||
-    raw.version !== VERSION ||
-    typeof raw.job_id !== 'string' ||
-    typeof raw.number !== 'number' ||
+    typeof jobId !== 'string' ||
+    !isJobId(jobId) ||
+    typeof number !== 'number' ||
     !drawing?.fills_cell
   ) {
     return null;
   }
+  return { jobId, number, state: text(state), drawing, saved: savedOf(data) };
+}
+
+const isFlag = (value: unknown) => typeof value === 'boolean';
+const isCount = (value: unknown) =>
+  Number.isSafeInteger(value) && Number(value) >= 0;
+
+const DRAWING: Record<keyof CellDrawing, (value: unknown) => boolean> = {
+  fills_cell: isFlag,
+  complete: isFlag,
+  rank: isCount,
+  show_result: isFlag,
+  execution_count: value => value === null || isCount(value),
+  display_prefix: value =>
+    typeof value === 'string' && /^\w{0,64}$/.test(value),
+  text_bytes: isCount,
+  display_bytes: isCount
+};
+const DRAWING_FIELDS = new Map(Object.entries(DRAWING));
+
+/** Null when there is anything in it that a kernel would not have written, or that a later one did. */
+function drawingOf(said: unknown): CellDrawing | null {
+  const isOurs =
+    isObject(said) &&
+    Object.entries(said).every(([name, value]) =>
+      DRAWING_FIELDS.get(name)?.(value)
+    );
+  return isOurs ? (said as CellDrawing) : null;
+}
+
+function savedOf(data: Json): ICard['saved'] {
+  const sent = isObject(data.sent) ? data.sent : {};
   return {
-    jobId: raw.job_id,
-    number: raw.number,
-    state: String(raw.state),
-    drawing,
-    raw
+    notes: texts(data.notes),
+    warnings: texts(data.warnings),
+    limits: text(data.limits),
+    sent: {
+      names: texts(sent.names),
+      asked_back: texts(sent.asked_back),
+      asks_limits: sent.asks_limits === true
+    }
   };
 }
 

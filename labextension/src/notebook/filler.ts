@@ -13,7 +13,7 @@ export interface IFillerOptions {
   key: string;
   jobId: string;
   drawing: CellDrawing;
-  /** The card's JSON as it was saved; null when none was. */
+  /** What is taken over of the card that was saved; null when none was. */
   card: Record<string, unknown> | null;
   /** Asked when the claim was granted: whether there still is something to draw. */
   mayFill: () => Promise<boolean>;

@@ -170,7 +170,7 @@ export class NotebookKeeper implements IDisposable {
       return { jobId: recalled.id, drawing: drawingOf(recalled), card: null };
     }
     return card && !isWhole(card, model.outputs)
-      ? { jobId: card.jobId, drawing: card.drawing, card: card.raw }
+      ? { jobId: card.jobId, drawing: card.drawing, card: card.saved }
       : null;
   }
 

@@ -251,6 +251,21 @@ def test_message_that_is_too_long_ends_its_channel(server: JupyterServer) -> Non
         page.until_over(page.open("events", {"follow": 0}))
 
 
+@pytest.mark.parametrize(
+    "notes", ['["\\ud83d"]', "[" * 10_000 + "]" * 10_000], ids=["half a pair", "nesting"]
+)
+def test_card_that_cannot_be_decoded_ends_its_channel_alone(server: JupyterServer, notes: str) -> None:
+    """It stands in a notebook: opening that must not cost the page its connection, over and over."""
+    with Page(server) as page:
+        page.receive()
+        cell = f'{{"job_id":"{"0" * 26}","card":{{"notes":{notes}}}}}'
+        page.socket.send(f'{{"type":"open","channel":7,"path":"cell","query":{{}},"cell":{cell}}}')
+        failed = page.until_over(7)
+        assert (failed["type"], failed["status"], failed["error"]["field"]) == ("failed", 400, "message")
+        page.socket.send('{"type":"claim","key":"k","role":"log"}')
+        page.until(lambda message: message["type"] == "claimed")
+
+
 # ---- slow pages, much output
 
 

@@ -19,6 +19,10 @@ const saved = {
   state: 'running',
   drawing: { fills_cell: true, complete: false, execution_count: 2 }
 };
+const drawn = (how: object) => ({
+  ...saved,
+  drawing: { ...saved.drawing, ...how }
+});
 const error = {
   output_type: 'error',
   ename: 'E',
@@ -38,9 +42,29 @@ describe('cardOf', () => {
     ['a cell that has more than the job', { ...saved, drawing: {} }],
     ['a card from before drawings', { ...saved, drawing: undefined }],
     ['a card of another version', { ...saved, version: 9 }],
-    ['a card without a job', { ...saved, job_id: 5 }]
+    ['a card without a job', { ...saved, job_id: 5 }],
+    ['a card whose job leads elsewhere', { ...saved, job_id: '../queues' }],
+    ['a card of an endless job', { ...saved, job_id: 'x'.repeat(3000) }],
+    ['a drawing that knows no end', drawn({ text_bytes: null })],
+    ['a drawing of a rank before the first', drawn({ rank: -1 })],
+    ['a drawing of a later version', drawn({ slowly: true })],
+    ['a drawing with something of every object', drawn({ constructor: 1 })],
+    ['a drawing without end', drawn({ display_prefix: [[[]]] })]
   ])('finds none in %s', (_, card) => {
     expect(cardOf(cell(card))).toBeNull();
+  });
+
+  it('takes over what a kernel writes, and nothing else', () => {
+    const sent = { names: ['net'], asked_back: ['loss'], asks_limits: true };
+    const said = { notes: ['n'], warnings: ['w'], limits: 'l', sent };
+    expect(cardOf(cell({ ...saved, ...said }))!.saved).toEqual(said);
+    const wrong = { notes: [[1], 'n'], warnings: {}, limits: 3, sent: [sent] };
+    expect(cardOf(cell({ ...saved, ...wrong }))!.saved).toEqual({
+      notes: ['n'],
+      warnings: [],
+      limits: '',
+      sent: { names: [], asked_back: [], asks_limits: false }
+    });
   });
 
   it('finds none in an empty cell and in one that begins with text', () => {
