@@ -325,15 +325,15 @@ function orderingText(ordering: string, trans: TranslationBundle): string {
   }
 }
 
-/** All of a row in one line, as a screen reader tells it. */
+/** All of a row in one line, as a screen reader tells it: the words that the eye sees, in the same order. */
 export function queueLabel(row: IQueueRow, trans: TranslationBundle): string {
   return joined(
     [
       row.queue.name,
-      usedText(row.figures, trans),
-      freeText(row.figures, trans),
-      mineText(row.figures, trans),
       waitingText(row, trans),
+      usedText(row.figures, trans),
+      mineText(row.figures, trans),
+      freeText(row.figures, trans),
       barredText(row, trans)
     ],
     ', '

@@ -225,32 +225,34 @@ function QueueItem(props: IQueueItemProps): JSX.Element {
           isOpen={!isClosed}
           onClick={() => actions.toggle(queue.name)}
         />
-        <span className="jp-gpucluster-name">{queue.name}</span>
+        <span className="jp-gpucluster-name">{queue.name}</span>{' '}
         {waiting && <span className="jp-gpucluster-count">{waiting}</span>}
-      </div>
+      </div>{' '}
       <Bar figures={figures} />
       <Figures figures={figures} trans={trans}>
         {isTyped && (
-          // For the pointer; the keyboard has Enter on the queue itself.
+          // For the pointer; the keyboard has Enter on the queue itself. No part of what the queue is called.
           <span
             className="jp-gpucluster-link"
             aria-hidden
+            data-label={
+              areTypesOpen ? trans.__('hide types') : trans.__('by type')
+            }
             onClick={() => actions.toggleTypes(queue.name)}
-          >
-            {areTypesOpen ? trans.__('hide types') : trans.__('by type')}
-          </span>
+          />
         )}
-      </Figures>
+      </Figures>{' '}
       {barred && <div className="jp-gpucluster-barred">{barred}</div>}
       {areTypesOpen &&
         row.types.map(([type, one]) => (
           <div key={type} className="jp-gpucluster-type">
-            <div className="jp-gpucluster-queueHead">{type}</div>
+            <div className="jp-gpucluster-queueHead">{type}</div>{' '}
             <Bar figures={one} />
-            <Figures figures={one} isOfType trans={trans} />
+            <Figures figures={one} isOfType trans={trans} />{' '}
           </div>
         ))}
-      <span id={id} className="jp-gpucluster-spoken">
+      {/* Told as the description alone, not with the contents too. */}
+      <span id={id} className="jp-gpucluster-spoken" aria-hidden>
         {[
           queue.description,
           ...told,
@@ -295,9 +297,9 @@ function Figures(props: {
       <div className="jp-gpucluster-used">
         <span>
           {isOfType ? typeUsedText(figures, trans) : usedText(figures, trans)}
-        </span>
+        </span>{' '}
         {mine && <span className="jp-gpucluster-mine">{mine}</span>}
-      </div>
+      </div>{' '}
       <div className="jp-gpucluster-free">
         {freeText(figures, trans)} {props.children}
       </div>

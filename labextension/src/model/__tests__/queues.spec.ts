@@ -272,7 +272,7 @@ describe('the figures of a queue in words', () => {
         trans
       )
     ).toBe(
-      'vision, 0 used of 4 guaranteed, 4 free for good · 4 more until reclaimed, 1 mine, 2 waiting'
+      'vision, 2 waiting, 0 used of 4 guaranteed, 1 mine, 4 free for good · 4 more until reclaimed'
     );
   });
 });

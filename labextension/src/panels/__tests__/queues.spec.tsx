@@ -62,7 +62,7 @@ describe('the queue tree', () => {
     draw();
     const research = item('research');
     expect(research.getAttribute('aria-label')).toBe(
-      'research, 16 used of 10 guaranteed (6 borrowed), 3 free for good · 5 more until reclaimed, 5 mine, 2 waiting'
+      'research, 2 waiting, 16 used of 10 guaranteed (6 borrowed), 5 mine, 3 free for good · 5 more until reclaimed'
     );
     expect(research.getAttribute('aria-level')).toBe('2');
     expect(research.textContent).toContain(
