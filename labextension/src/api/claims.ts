@@ -6,6 +6,10 @@ import { IClaim } from './streams';
 type Role = 'kernel' | 'log';
 type Standing = Pick<Claimed, 'granted' | 'holder'>;
 
+/** Of streams.py: for a key that is longer, or no text, the server ends the page's whole connection. */
+const MAX_KEY = 2000;
+const NO_TEXT = /\p{Surrogate}/u;
+
 const WAITING: Standing = { granted: false, holder: null };
 
 /** One who wants to draw a cell. */
@@ -66,7 +70,14 @@ export class Claims {
     return this.claimants.size === 0;
   }
 
+  /** A key that the server does not take is never granted; a notebook may have cells of any id. */
   add(key: string, role: Role, onChange: (standing: Standing) => void): IClaim {
+    if (key.length > MAX_KEY || NO_TEXT.test(key)) {
+      console.warn('GPU cluster: a cell with such an id cannot be claimed.');
+      const never = new Claimant(key, role, onChange, () => undefined);
+      never.tell(WAITING);
+      return never;
+    }
     const claimant = new Claimant(key, role, onChange, gone =>
       this.remove(gone)
     );

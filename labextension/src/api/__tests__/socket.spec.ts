@@ -545,6 +545,25 @@ describe('a hidden tab', () => {
 });
 
 describe('a claim', () => {
+  it.each([
+    ['too long', 'k'.repeat(2001)],
+    ['no text', 'half of a pair \ud83d']
+  ])(
+    'to a cell whose id is %s is never granted, and not sent: it would cost the connection',
+    async (_, key) => {
+      const told: unknown[] = [];
+      const claim = socket.claim(key, 'log', standing => told.push(standing));
+      socket.claim('cell \ud83d\ude00', 'log', () => {});
+      await pass(1);
+      expect(server.sent('claim').map(sent => sent.key)).toEqual([
+        'cell \ud83d\ude00'
+      ]);
+      expect(told).toEqual([{ granted: false, holder: null }]);
+      claim.dispose();
+      expect(server.sent('release')).toEqual([]);
+    }
+  );
+
   it('is put to the server and tells how it stands', async () => {
     const told: unknown[] = [];
     const claim = socket.claim('cell', 'log', standing => told.push(standing));
