@@ -38,6 +38,11 @@ def figure(value: float) -> str:
     return f"{value:.4g}"
 
 
+def _rate_figure(rate: float) -> str:
+    """A rate: more than three digits would only flicker."""
+    return f"{rate:.3g}" if rate < 999.5 else f"{rate:.0f}"
+
+
 def gpus(count: float) -> str:
     return "no GPU" if not count else f"{count:g} GPU{'' if count == 1 else 's'}"
 
@@ -151,7 +156,7 @@ def pace_text(pace: Pace) -> str:
     rate, left = pace.steps_per_s, pace.left_s
     if rate is None:
         return ""
-    speed = f"{figure(rate)} steps/s" if rate >= 1 else f"{duration(1 / rate)} a step"
+    speed = f"{_rate_figure(rate)} steps/s" if rate >= 1 else f"{duration(1 / rate)} a step"
     return f"{speed}, {duration(left)} left" if left else speed
 
 

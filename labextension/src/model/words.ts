@@ -142,6 +142,16 @@ export function figure(value: number | string): string {
   return typeof value === 'number' ? general(value, 4) : value;
 }
 
+/** A rate: more than three digits would only flicker. */
+function rateFigure(rate: number): string {
+  return rate < 999.5 ? general(rate, 3) : rate.toFixed(0);
+}
+
+/** A fact of a few words that is not to be broken over two lines. */
+export function unbroken(fact: string): string {
+  return fact.replace(/ /g, '\u00a0');
+}
+
 /** A count that may be a fraction (of a GPU): "2", "0.5". */
 export function count(value: number): string {
   return general(value, 6);
@@ -344,7 +354,7 @@ export function rateText(pace: IPace, trans: TranslationBundle): string {
     return '';
   }
   return rate >= 1
-    ? trans.__('%1 steps/s', figure(rate))
+    ? trans.__('%1 steps/s', rateFigure(rate))
     : trans.__('%1 a step', duration(1 / rate, trans));
 }
 

@@ -30,6 +30,7 @@ import {
   stateLabel,
   stateText,
   steps,
+  unbroken,
   US_PER_MS,
   waiting,
   where,
@@ -134,12 +135,12 @@ function Running(props: IJobRowProps): JSX.Element {
   const isCounting = job.progress === null && state === 'running';
   const nowMs = useNowMs(isCounting ? TICK_MS : null);
   const share = percent(job.progress);
-  const far = joined([
+  const far = [
     steps(job.progress, trans),
-    state === 'running' ? rateText(track, trans) : null,
-    state === 'running' ? leftText(track, trans) : null,
+    state === 'running' ? rateText(track, trans) : '',
+    state === 'running' ? leftText(track, trans) : '',
     elapsed(job, (nowMs + clockOffsetMs) * US_PER_MS, trans)
-  ]);
+  ];
   return (
     <>
       {share !== null && (
@@ -148,13 +149,13 @@ function Running(props: IJobRowProps): JSX.Element {
             percent={share}
             state={state}
             label={jobTitle(job, trans)}
-            text={far}
+            text={joined(far)}
           />
           <span>{trans.__('%1%', Math.floor(share))}</span>
         </div>
       )}
       <div className="jp-gpucluster-jobFacts">
-        <Line parts={[far]} />
+        <Line parts={far.map(unbroken)} />
         <Metric {...props} />
       </div>
       {state !== 'running' && (

@@ -197,6 +197,12 @@ describe('progress', () => {
       '4.0 s a step'
     );
     expect(words.paceText({ stepsPerS: null, leftS: null }, trans)).toBe('');
+    expect(words.paceText({ stepsPerS: 3.3234, leftS: null }, trans)).toBe(
+      '3.32 steps/s'
+    );
+    expect(words.paceText({ stepsPerS: 12345.6, leftS: null }, trans)).toBe(
+      '12346 steps/s'
+    );
     expect(words.paceText({ stepsPerS: 2, leftS: 0 }, trans)).toBe('2 steps/s');
   });
 
