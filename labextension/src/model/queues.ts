@@ -349,6 +349,13 @@ export function typeLabel(
   return trans.__(
     '%1: %2',
     type,
-    joined([typeUsedText(figures, trans), freeText(figures, trans)], ', ')
+    joined(
+      [
+        typeUsedText(figures, trans),
+        mineText(figures, trans),
+        freeText(figures, trans)
+      ],
+      ', '
+    )
   );
 }
