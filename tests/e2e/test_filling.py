@@ -4,6 +4,7 @@ the same as in a run that nobody disturbed.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -172,6 +173,41 @@ def test_second_page_leaves_the_cell_to_the_first(
     wait_for(lambda: told(second.outputs(1)) == undisturbed, "the second page shows what the first has saved")
     assert not second.is_dirty
     other.close()
+
+
+def test_cell_that_came_back_to_a_job_goes_on_too(lab: JupyterServer, page: Any) -> None:
+    """The cluster knows of another cell as the job's: what the user has saved himself is believed."""
+    gate = lab.folder / "attached.gate"
+    submit = CELL.replace("--name steady", "--name steady --no-wait")
+    path = write_notebook(lab, "attached.ipynb", LOAD.format(gate=str(gate)), submit, "%attach")
+    notebook = NotebookPage(page, lab, path).in_lab()
+    for index in range(3):
+        notebook.run(index)
+    wait_for(lambda: "part one" in notebook.text(2), "the first part of the output")
+    notebook.save()
+    notebook.reload()
+    gate.touch()
+    wait_for(lambda: notebook.is_whole(2), "the whole output")
+    assert "part one\npart two\n" in notebook.text(2)
+
+
+def test_card_that_somebody_else_put_into_a_notebook_brings_no_output(lab: JupyterServer, page: Any) -> None:
+    """Filled and saved, it would tell whoever reads the file what the job has written."""
+    steady = Steady(lab, page, "mine")
+    steady.notebook.in_lab()
+    steady.run_to_the_gate()
+    steady.notebook.save()
+    card = steady.notebook.saved()[1]["outputs"][0]
+    path = write_notebook(lab, "planted.ipynb", CELL)
+    body = json.loads(path.read_text())
+    body["cells"][0]["outputs"] = [card]
+    path.write_text(json.dumps(body))
+    planted = NotebookPage(page, lab, path).in_lab()
+    shown = page.locator(".jp-gpucluster-card")
+    shown.get_by_text("running").first.wait_for()
+    steady.open_gate()
+    shown.get_by_text("succeeded").first.wait_for()
+    assert told(planted.outputs(0)) == told([card])
 
 
 def kernels_of(server: JupyterServer, path: Path) -> list[int]:

@@ -88,6 +88,7 @@ export class NotebookKeeper implements IDisposable {
       }
     }
     this.lookAtAll();
+    this.lookSoon(); // also when none is left
   }
 
   private cells(): CodeCell[] {
@@ -102,23 +103,36 @@ export class NotebookKeeper implements IDisposable {
 
   /** Look at a cell once the present change is over. */
   private look(model: ICodeCellModel): void {
-    if (this.toLookAt.size === 0) {
+    this.toLookAt.add(model);
+    this.lookSoon();
+  }
+
+  private lookSoon(): void {
+    if (!this.looksSoon) {
+      this.looksSoon = true;
       queueMicrotask(() => this.lookNow());
     }
-    this.toLookAt.add(model);
   }
 
   private lookNow(): void {
     const due = new Set(this.toLookAt);
     this.toLookAt.clear();
+    this.looksSoon = false;
     if (this.disposed) {
       return;
     }
     const cells = this.cells();
-    this.dropGone(new Set(cells.map(cell => cell.model)));
+    const there = new Set(cells.map(cell => cell.model));
+    this.dropGone(there);
     cells
       .filter(cell => due.has(cell.model))
       .forEach(cell => this.lookAt(cell));
+    // Last: one that was moved is another model with the same claim, and no other page gets the cell in between.
+    for (const model of this.kernelClaims.keys()) {
+      if (!there.has(model)) {
+        this.endKernelClaim(model);
+      }
+    }
   }
 
   private dropGone(there: ReadonlySet<ICodeCellModel>): void {
@@ -169,9 +183,17 @@ export class NotebookKeeper implements IDisposable {
     if (recalled && (!card || recalled.number > card.number)) {
       return { jobId: recalled.id, drawing: drawingOf(recalled), card: null };
     }
-    return card && !isWhole(card, model.outputs)
+    return card && !isWhole(card, model.outputs) && this.mayBelieve(model, card)
       ? { jobId: card.jobId, drawing: card.drawing, card: card.saved }
       : null;
+  }
+
+  /**
+   * Whether the card is of this user's making, or this cell's by what the cluster knows. Somebody else may have put it into
+   * the file, to have what a job of this user's has written filled in, and saved where they can read it.
+   */
+  private mayBelieve(model: ICodeCellModel, card: ICard): boolean {
+    return model.trusted || this.submitted.get(model.id) === card.jobId;
   }
 
   /** Other pages must not draw this cell: a kernel does. */
@@ -282,7 +304,14 @@ export class NotebookKeeper implements IDisposable {
     }
     const savedUs = this.file.savedMs * 1000;
     const isHere = (path: string | null) => this.file.isNamed(path);
-    for (const job of await this.options.findJobs(ids, isHere)) {
+    const jobs = await this.options.findJobs(ids, isHere);
+    if (this.disposed) {
+      return;
+    }
+    for (const job of jobs) {
+      if (job.cell_id) {
+        this.submitted.set(job.cell_id, job.id);
+      }
       const isOpen = job.ended_us === null || job.ended_us > savedUs;
       if (job.cell_id && job.fills_cell && isOpen) {
         this.recalled.set(job.cell_id, job);
@@ -296,6 +325,7 @@ export class NotebookKeeper implements IDisposable {
   private readonly executions = new Executions(() => this.lookAtAll());
   private readonly watched = new Map<ICodeCellModel, () => void>();
   private readonly toLookAt = new Set<ICodeCellModel>();
+  private looksSoon = false;
   private readonly fillers = new Map<ICodeCellModel, CellFiller>();
   /** Fillers that are through, whose cells are not in the file yet. */
   private readonly unsaved = new Set<CellFiller>();
@@ -303,6 +333,8 @@ export class NotebookKeeper implements IDisposable {
     ICodeCellModel,
     { key: string; claim: IClaim }
   >();
+  /** Cell id -> id of the newest job of this user's that it submitted, as the cluster knows. */
+  private readonly submitted = new Map<string, string>();
   /** Cell id -> its newest job, where the notebook may not know of it. */
   private readonly recalled = new Map<string, JobView>();
   /** Jobs whose drawing broke off once. */

@@ -1,0 +1,160 @@
+import { CodeCell } from '@jupyterlab/cells';
+import { OutputAreaModel } from '@jupyterlab/outputarea';
+import { PromiseDelegate } from '@lumino/coreutils';
+import { Signal } from '@lumino/signaling';
+
+import { JobView } from '../../api/schemas';
+import { IStreams } from '../../api/streams';
+import { jobView } from '../../model/testing';
+import { CARD_MIME } from '../card';
+import { NotebookKeeper } from '../keeper';
+
+/** A cell with the card of a job of which not all was drawn. */
+function cell(id: string, trusted = true, jobId = 'job1'): any {
+  const model = {
+    id,
+    trusted,
+    isDisposed: false,
+    outputs: new OutputAreaModel({ trusted }),
+    sharedModel: { source: '%%submit\nfit(net)' }
+  };
+  const drawing = { fills_cell: true, complete: false };
+  const card = { version: 1, job_id: jobId, number: 1, state: 'running' };
+  model.outputs.add({
+    output_type: 'display_data',
+    data: { [CARD_MIME]: { ...card, drawing } as any },
+    metadata: {}
+  });
+  return Object.create(CodeCell.prototype, {
+    model: { value: model },
+    outputArea: { value: { future: null } },
+    isDisposed: { value: false, writable: true }
+  });
+}
+
+/** Its kernel draws it into this page; gives how that ends. */
+function run(running: any): PromiseDelegate<void> {
+  const end = new PromiseDelegate<void>();
+  running.outputArea.future = { isDisposed: false, done: end.promise };
+  return end;
+}
+
+class FakePanel {
+  constructor(readonly widgets: any[]) {}
+
+  readonly cellsChanged = new Signal<this, void>(this);
+  readonly disposed = new Signal<this, void>(this);
+  readonly revealed = Promise.resolve();
+  readonly context = {
+    ready: Promise.resolve(),
+    localPath: 'work/a.ipynb',
+    model: { dirty: true, stateChanged: new Signal<object, void>({}) },
+    saveState: new Signal<object, string>({}),
+    contentsModel: { last_modified: '2026-03-01T10:00:00Z', writable: true }
+  };
+  readonly content = {
+    model: { cells: { changed: this.cellsChanged } },
+    widgets: this.widgets
+  };
+
+  /** Other cells, or the same ones in another order. */
+  change(...widgets: any[]): void {
+    this.widgets.splice(0, this.widgets.length, ...widgets);
+    this.cellsChanged.emit();
+  }
+}
+
+let claims: string[];
+let panel: FakePanel;
+let keeper: NotebookKeeper;
+
+const passed = () => new Promise(done => setTimeout(done, 0));
+
+async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
+  panel = new FakePanel(cells);
+  const streams = {
+    claim: (key: string, role: string) => {
+      claims.push(`${role} ${key}`);
+      return {
+        granted: false,
+        dispose: () => claims.splice(claims.indexOf(`${role} ${key}`), 1)
+      };
+    }
+  };
+  keeper = new NotebookKeeper({
+    panel: panel as any,
+    streams: streams as unknown as IStreams,
+    contents: {} as any,
+    findJobs: async (ids, isHere) =>
+      jobs.filter(
+        job => ids.includes(job.cell_id!) && isHere(job.notebook_path)
+      ),
+    savesFilled: () => false
+  });
+  await passed();
+}
+
+beforeEach(() => {
+  claims = [];
+});
+
+afterEach(() => keeper.dispose());
+
+describe('a cell that its kernel draws', () => {
+  it('is claimed for the kernel, and given up with the notebook', async () => {
+    const running = cell('c1');
+    run(running);
+    await keep([running]);
+    expect(claims).toEqual(['kernel work/a.ipynb#c1#job1']);
+    keeper.dispose();
+    expect(claims).toEqual([]);
+  });
+
+  it('is given up when it is deleted', async () => {
+    const running = cell('c1');
+    run(running);
+    await keep([running]);
+    panel.change();
+    await passed();
+    expect(claims).toEqual([]);
+  });
+
+  it('is drawn from the log when it was moved, which takes it from its kernel', async () => {
+    const running = cell('c1');
+    run(running);
+    await keep([running, cell('c2', true, 'job2')]);
+    panel.change(panel.widgets[1], cell('c1'));
+    await passed();
+    expect(claims.sort()).toEqual([
+      'log work/a.ipynb#c1#job1',
+      'log work/a.ipynb#c2#job2'
+    ]);
+  });
+});
+
+describe('a card that somebody may have put there to have the output of a job', () => {
+  const own = { id: 'job1', cell_id: 'c1', state: 'running', ended_us: null };
+
+  it('is not filled', async () => {
+    await keep([cell('c1', false)]);
+    expect(claims).toEqual([]);
+  });
+
+  it('is filled where the cluster knows that this cell submitted the job', async () => {
+    const path = '/home/ada/work/a.ipynb';
+    await keep([cell('c1', false)], [jobView({ ...own, notebook_path: path })]);
+    expect(claims).toEqual(['log work/a.ipynb#c1#job1']);
+  });
+
+  it.each([
+    ['another job', { id: 'job2' }],
+    ['another notebook', { notebook_path: '/home/ada/other/a.ipynb' }],
+    ['another cell', { cell_id: 'c2' }]
+  ])('is not filled for what %s submitted', async (_, other) => {
+    const path = '/home/ada/work/a.ipynb';
+    const ended = { state: 'succeeded', ended_us: 1 }; // before the file was saved
+    const job = jobView({ ...own, ...ended, notebook_path: path, ...other });
+    await keep([cell('c1', false), cell('c2', false, 'job9')], [job]);
+    expect(claims).toEqual([]);
+  });
+});
