@@ -153,6 +153,11 @@ class NotebookPage:
             [self.name, index],
         )
 
+    def run_all(self) -> None:
+        """Run all cells, and not wait for them."""
+        self.page.evaluate(_KERNEL, self.name)
+        self.page.evaluate("() => void window.jupyterapp.commands.execute('notebook:run-all-cells')")
+
     def select(self, index: int) -> None:
         self.page.evaluate(_SELECT, [self.name, index])
 

@@ -40,6 +40,40 @@ class Sidebar:
             }"""
         )
 
+    def remember_movements(self) -> None:
+        """From now on note all that queues, GPUs and progress bars show, however short."""
+        self.root.evaluate(
+            """root => {
+              const seen = window.movements = {queues: [], gpus: []};
+              const note = (name, value) => {
+                seen[name] ??= [];
+                if (!seen[name].includes(value)) {
+                  seen[name].push(value);
+                }
+              };
+              const look = () => {
+                root.querySelectorAll('[role=treeitem]').forEach(item => note('queues', item.innerText));
+                root.querySelectorAll('[role=gridcell][data-node]').forEach(gpu => {
+                  const job = /job \\d+ (\\S+)/.exec(gpu.getAttribute('aria-label'));
+                  if (job) {
+                    note('gpus', job[1]);
+                  }
+                });
+                root.querySelectorAll('[role=progressbar]').forEach(bar => note(
+                  bar.getAttribute('aria-label').replace(/^job \\d+ /, ''),
+                  Number(bar.getAttribute('aria-valuenow'))
+                ));
+              };
+              new MutationObserver(look).observe(
+                root, {subtree: true, childList: true, characterData: true, attributes: true}
+              );
+            }"""
+        )
+
+    def movements(self) -> dict[str, list[Any]]:
+        """`queues`: texts; `gpus`: names of jobs on them; by a job's name: percents."""
+        return dict(self.page.evaluate("() => window.movements"))
+
     def banners(self) -> list[dict[str, str]]:
         return list(self.page.evaluate("() => window.banners"))
 

@@ -1,77 +1,65 @@
-"""JupyterLab in a real browser: the extension is there, and a submitted cell fills its output."""
+"""The first day in JupyterLab: the panel before there is a job, and the example notebook from its first cell to its last."""
 
 from __future__ import annotations
 
-import json
-import uuid
+import re
+import shutil
+from pathlib import Path
 from typing import Any
 
-from support.jupyter_server import TOKEN, JupyterServer
+from pages import NotebookPage, open_lab, text_of, wait_for
+from panel_pages import Sidebar
+from playwright.sync_api import expect
+from support.jupyter_server import JupyterServer
 
-RUN_ALL = """async path => {
-  const app = window.jupyterapp;
-  const panel = await app.commands.execute('docmanager:open', {path, factory: 'Notebook'});
-  await panel.context.ready;
-  await panel.sessionContext.ready;
-  await panel.sessionContext.session.kernel.info;
-  await app.commands.execute('notebook:run-all-cells');
-  return panel.content.widgets.map(cell => cell.model.toJSON());
-}"""
+EXAMPLE = Path(__file__).parents[2] / "examples/01_first_cell.ipynb"
 
 
-def notebook(*sources: str) -> dict[str, Any]:
-    cells = [
-        {
-            "id": f"cell-{index}",
-            "cell_type": "code",
-            "source": source,
-            "metadata": {},
-            "outputs": [],
-            "execution_count": None,
-        }
-        for index, source in enumerate(sources)
+def test_panel_says_what_there_is_and_how_to_begin(page: Any, lab: JupyterServer) -> None:
+    open_lab(page, lab)
+    sidebar = Sidebar(page).show()
+    expect(sidebar.root).to_contain_text("0 of 16 GPUs in use · 2 nodes")
+    expect(sidebar.root.get_by_text("simulated").first).to_be_visible()
+    expect(sidebar.queue("research").item).to_contain_text("0 used of 10 guaranteed")
+    expect(sidebar.queue("batch").item).to_contain_text("0 used of 6 guaranteed")
+    expect(sidebar.gpus("free")).to_have_count(16)
+    expect(sidebar.root).to_contain_text("You have no jobs yet.")
+    expect(sidebar.root.get_by_text("%%submit --gpus 1")).to_be_visible()
+
+
+def test_example_runs_from_top_to_bottom_and_the_sidebar_moves_with_it(page: Any, lab: JupyterServer) -> None:
+    path = lab.folder / "notebooks/example.ipynb"
+    shutil.copy(EXAMPLE, path)
+    notebook = NotebookPage(page, lab, path).in_lab()
+    sidebar = Sidebar(page).show()
+    expect(sidebar.queue("batch").item).to_be_visible()
+    sidebar.remember_movements()
+    notebook.run_all()
+
+    code = [at for at, cell in enumerate(notebook.cells()) if cell["cell_type"] == "code"]
+    submits = [at for at in code if "%%submit" in "".join(notebook.cells()[at]["source"])]
+    for at in submits:
+        wait_for(lambda at=at: notebook.card(at).get("state") == "succeeded", f"the end of cell {at}", 180)
+    wait_for(lambda: notebook.outputs(code[-1]) and notebook.kernel_status() == "idle", "the last cell")
+    saved = notebook.cells()
+    assert not [
+        output for cell in saved for output in cell.get("outputs", []) if output["output_type"] == "error"
     ]
-    kernel = {"name": "python3", "display_name": "Python 3 (ipykernel)", "language": "python"}
-    return {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4, "nbformat_minor": 5}
 
-
-def open_lab(page: Any, lab: JupyterServer) -> None:
-    page.goto(f"{lab.url}lab/workspaces/{uuid.uuid4().hex}?reset&token={TOKEN}")
-    page.wait_for_function("window.jupyterapp !== undefined")
-    page.evaluate("async () => { await window.jupyterapp.restored; }")
-
-
-def text_of(output: dict[str, Any]) -> str:
-    parts = output.get("text") or output.get("data", {}).get("text/plain") or ""
-    return "".join(parts)
-
-
-def test_sidebar_shows_the_queues_of_the_cluster(page: Any, lab: JupyterServer) -> None:
-    open_lab(page, lab)
-    page.evaluate("async () => { await window.jupyterapp.shell.activateById('jp-gpucluster-sidebar'); }")
-    panel = page.locator("#jp-gpucluster-sidebar")
-    panel.get_by_role("heading", name="GPU cluster").wait_for()
-    queues = panel.get_by_role("tree", name="Queues").get_by_role("treeitem")
-    queues.first.wait_for()
-    assert queues.count() >= 2
-    assert "guaranteed" in queues.first.inner_text()
-    assert "simulated" in panel.inner_text()
-    panel.get_by_text("%%submit --gpus 1").wait_for()
-
-
-def test_submitted_cell_runs_as_a_job_and_its_result_comes_back(page: Any, lab: JupyterServer) -> None:
-    body = notebook(
-        "%load_ext jupyter_gpucluster\nbase = 20",
-        "%%submit --gpus 2 --name from-lab\nimport os\nanswer = 2 * base + 2\nprint('rank', os.environ['RANK'])\nanswer",
-        "print('the answer is', answer)",
+    wide = saved[submits[1]]["outputs"]
+    assert any("image/png" in output.get("data", {}) for output in wide), (
+        "the plot that was drawn inside the job"
     )
-    (lab.folder / "notebooks" / "cell.ipynb").write_text(json.dumps(body))
-    open_lab(page, lab)
-    cells = page.evaluate(RUN_ALL, "cell.ipynb")
-    submitted = cells[1]["outputs"]
-    assert "application/vnd.gpucluster.job+json" in submitted[0]["data"]
-    assert any(output["output_type"] == "stream" and "rank 0" in text_of(output) for output in submitted)
-    assert any("42" in text_of(output) for output in submitted[1:])
-    assert text_of(cells[2]["outputs"][0]) == "the answer is 42\n"
-    record = submitted[0]["data"]["application/vnd.gpucluster.job+json"]
-    assert record["state"] == "succeeded"
+    assert any(re.search(r"epoch 30/30  loss 0\.\d+", text_of(output)) for output in wide)
+    told = "".join(text_of(output) for cell in saved for output in cell.get("outputs", []))
+    assert re.search(r"small net: [\d.]+% right, wide net: 9[\d.]+% right", told)
+
+    moved = sidebar.movements()
+    assert any(re.search(r"[1-9] used of 10 guaranteed", text) for text in moved["queues"]), moved["queues"]
+    assert "wide-net" in moved["gpus"]
+    assert "small-net" in moved["gpus"]
+    assert moved["wide-net"], "a progress bar"
+    assert moved["wide-net"] == sorted(moved["wide-net"])
+    for name in ("small-net", "wide-net"):
+        expect(sidebar.job(name).row).to_contain_text("succeeded after")
+    expect(sidebar.gpus("free")).to_have_count(16)
