@@ -6,6 +6,7 @@ import { UUID } from '@lumino/coreutils';
 
 import { Backoff } from './backoff';
 import { ApiError } from './errors';
+import { request } from './rest';
 import {
   Ack,
   Alive,
@@ -144,6 +145,7 @@ export class Connection {
     if (socket !== this.socket) {
       return;
     }
+    const isRefused = !this.connected;
     this.drop();
     const waitMs = this.backoff.nextMs();
     this.timer = window.setTimeout(() => this.connect(), waitMs);
@@ -160,6 +162,32 @@ export class Connection {
         hint: null
       })
     );
+    if (isRefused && this.backoff.failures > 1) {
+      void this.explain();
+    }
+  }
+
+  /** A browser does not tell why a WebSocket did not come about. A request does: logged out, no extension, a proxy. */
+  private async explain(): Promise<void> {
+    const { settings, trans } = this;
+    const error = await request(settings, 'hello', {}, trans).then(
+      () => this.noWebSocket(),
+      (reason: ApiError) => reason
+    );
+    const isWaiting = this.timer !== 0; // else it is being tried again, or not wanted any more
+    if (isWaiting && error.status !== 0) {
+      this.events.onLost(error);
+    }
+  }
+
+  private noWebSocket(): ApiError {
+    return new ApiError(502, {
+      code: 'no_websocket',
+      reason: this.trans.__(
+        'The Jupyter server answers, but its WebSocket cannot be reached.'
+      ),
+      hint: this.trans.__('A proxy before it may not let WebSockets through.')
+    });
   }
 
   /** Begin anew when nothing was heard for too long: the other side is gone without a word, or this machine slept. */

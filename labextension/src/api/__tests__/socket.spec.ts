@@ -1,3 +1,5 @@
+import { ServerConnection } from '@jupyterlab/services';
+
 import { ApiError } from '../errors';
 import { StreamSocket } from '../socket';
 import { IChannelHandler } from '../streams';
@@ -541,6 +543,60 @@ describe('a hidden tab', () => {
       await pass(10_000);
     }
     expect(server.openSockets).toHaveLength(1);
+  });
+});
+
+describe('a WebSocket that never comes about', () => {
+  /** What the server answers to a request, meanwhile. */
+  const answering = (status: number, body = '') => {
+    const answer = { status, ok: status < 400, text: async () => body };
+    return jest
+      .spyOn(ServerConnection, 'makeRequest')
+      .mockResolvedValue(answer as Response);
+  };
+
+  beforeEach(() => {
+    server.isUp = false;
+  });
+
+  it.each([
+    [403, '', 'The Jupyter server wants you to log in.'],
+    [404, '', 'The Jupyter server knows no GPU cluster.'],
+    [
+      200,
+      '{}',
+      'The Jupyter server answers, but its WebSocket cannot be reached.'
+    ]
+  ])(
+    'is told of with what a request brings (%i)',
+    async (status, body, why) => {
+      const asked = answering(status, body);
+      const reader = new Reader();
+      socket.open(reader);
+      await pass(100);
+      expect(asked).not.toHaveBeenCalled(); // a server that restarts is no riddle
+      await pass(1000);
+      expect(asked.mock.calls[0][0]).toContain('gpucluster/api/v1/hello');
+      expect(reader.told[reader.told.length - 1]).toBe(`away: ${why}`);
+    }
+  );
+
+  it('is no riddle when it is there by the time of the answer', async () => {
+    let answer: (response: Response) => void = () => undefined;
+    jest.spyOn(ServerConnection, 'makeRequest').mockReturnValue(
+      new Promise(done => {
+        answer = done;
+      })
+    );
+    const reader = new Reader();
+    socket.open(reader);
+    await pass(600);
+    server.isUp = true;
+    await pass(2000);
+    expect(server.sent('open')).toHaveLength(1);
+    answer({ status: 404, ok: false, text: async () => '' } as Response);
+    await pass(1);
+    expect(reader.told[reader.told.length - 1]).toBe(LOST);
   });
 });
 
