@@ -75,7 +75,7 @@ integration: setup
 
 # A rootdir of its own: pytest-jupyter's fixtures and Playwright's event loop do not live in one process.
 e2e: setup
-	$(BIN)/python -m pytest -c tests/e2e/pytest.ini tests/e2e -q
+	$(BIN)/python -m pytest -c tests/e2e/pytest.ini tests/e2e -q -n 2 --dist loadfile
 
 soak: setup
 	SOAK_KILLS=$${SOAK_KILLS:-5000} $(BIN)/python -m pytest tests/integration/crash -q -s
