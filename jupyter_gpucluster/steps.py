@@ -7,6 +7,8 @@ from .drawing import CellOp
 
 #: What counts for data of a display that is no text (JSON of some kind).
 _OTHER_BYTES = 1000
+#: What counts for a step beside what is in it: a job may send any number of empty ones.
+_STEP_BYTES = 100
 
 
 class Steps:
@@ -108,4 +110,5 @@ class Steps:
 
 
 def _size(op: CellOp) -> int:
-    return sum(len(value) if isinstance(value, str) else _OTHER_BYTES for value in op.data.values())
+    values = [*op.data.values(), *op.metadata.values()]
+    return _STEP_BYTES + sum(len(value) if isinstance(value, str) else _OTHER_BYTES for value in values)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import pytest
+
 from jupyter_gpucluster.drawing import CellOp
 from jupyter_gpucluster.steps import Steps
 
@@ -91,7 +95,7 @@ def test_nothing_waits_after_it_was_taken():
     steps = Steps()
     steps.add(text("a"))
     assert steps
-    assert steps.size == 1
+    assert steps.size >= 1
     assert steps.take() == [text("a")]
     assert not steps
     assert steps.size == 0
@@ -104,7 +108,7 @@ def test_flood_that_overwrites_itself_is_small():
     for number in range(100_000):
         steps.add(text(f"\r{number:6d}"))
     steps.compact()
-    assert steps.size < 20
+    assert steps.size < 200
     steps.add(text("!"))
     assert steps.take() == [text("\r 99999!")]
 
@@ -116,3 +120,20 @@ def test_compacting_keeps_all_of_what_came():
         steps.compact()
     steps.add(text("e", "stderr"))
     assert steps.take() == [text("one\n\rtwo\r2"), text("e", "stderr")]
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        lambda number: CellOp(op="display"),
+        lambda number: CellOp(op="update", display_id=str(number)),
+        lambda number: text("", "stdout" if number % 2 else "stderr"),
+    ],
+    ids=["displays", "updates", "texts"],
+)
+def test_steps_with_nothing_in_them_count_too(nothing: Callable[[int], CellOp]) -> None:
+    """A hostile job may send any number of them: what waits has a bound by its size alone."""
+    steps = Steps()
+    for number in range(1000):
+        steps.add(nothing(number))
+    assert steps.size >= 100_000
