@@ -55,8 +55,7 @@ export class DocumentFile {
     if (this.isDirty || this.context.isDisposed) {
       return false; // changed while it was looked up
     }
-    await this.context.revert();
-    return true;
+    return done(this.context.revert());
   }
 
   /** Save, unless that would end in a question: read-only, or changed by somebody else. */
@@ -73,7 +72,7 @@ export class DocumentFile {
     ) {
       return;
     }
-    await context.save();
+    await done(context.save());
   }
 
   /** As far as can be told: a server that is away tells nothing. */
@@ -89,4 +88,12 @@ export class DocumentFile {
 
   private saving = false;
   private saved: (() => void)[] = [];
+}
+
+/** Whether it was done. Of what went wrong Lab itself has told the user. */
+function done(work: Promise<void>): Promise<boolean> {
+  return work.then(
+    () => true,
+    () => false
+  );
 }
