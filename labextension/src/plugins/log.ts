@@ -19,7 +19,6 @@ import {
 import { textEditorIcon } from '@jupyterlab/ui-components';
 import { CommandRegistry } from '@lumino/commands';
 import { ReadonlyPartialJSONObject } from '@lumino/coreutils';
-import { TabPanel, Widget } from '@lumino/widgets';
 
 /* eslint-disable jupyter/prefer-lazy-imports -- small; the panel itself is loaded with the first log */
 import { jobOf } from '../commands/chooseJob';
@@ -28,6 +27,7 @@ import { ILog } from '../model/logFeed';
 import { jobTitle, joined } from '../model/words';
 /* eslint-enable jupyter/prefer-lazy-imports */
 import { CommandIDs, IGpuCluster, IGpuStreams } from '../tokens';
+import { toFrontOfTabs } from '../widgets/tabs';
 import type { LogPanel } from '../widgets/logPanel';
 
 type LogWidget = MainAreaWidget<LogPanel>;
@@ -228,22 +228,12 @@ class Logs {
 
   private reveal(widget: LogWidget): void {
     this.app.shell.activateById(widget.id);
-    const tabs = ancestor(widget);
-    if (!this.hasMainArea && tabs) {
-      tabs.currentWidget = widget;
+    if (!this.hasMainArea && toFrontOfTabs(widget)) {
       widget.activate();
     }
   }
 
   private readonly client: GpuClient;
-}
-
-function ancestor(widget: Widget): TabPanel | null {
-  let parent = widget.parent;
-  while (parent && !(parent instanceof TabPanel)) {
-    parent = parent.parent;
-  }
-  return parent;
 }
 
 function nameOf(log: ILog): string {

@@ -11,11 +11,11 @@ import {
   nullTranslator,
   TranslationBundle
 } from '@jupyterlab/translation';
-import { TabPanel, Widget } from '@lumino/widgets';
 
 import { gpuIcon } from '../icons';
 import { topologyChoice } from '../model/topologyChoice';
 import { CommandIDs, IGpuCluster, IGpuSettings } from '../tokens';
+import { toFrontOfTabs } from '../widgets/tabs';
 import type { TopologyPanel } from '../widgets/topologyPanel';
 
 export const topology: JupyterFrontEndPlugin<void> = {
@@ -90,19 +90,8 @@ function opener(
     });
     shell.activateById(panel.id);
     if (!hasMainArea) {
-      select(panel); // Notebook leaves that to us
+      toFrontOfTabs(panel); // Notebook leaves that to us
     }
     return panel;
   };
-}
-
-/** Bring the panel to the front of its tabs. */
-function select(panel: TopologyPanel): void {
-  let parent: Widget | null = panel.parent;
-  while (parent && !(parent instanceof TabPanel)) {
-    parent = parent.parent;
-  }
-  if (parent) {
-    parent.currentWidget = panel;
-  }
 }
