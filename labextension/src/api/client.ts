@@ -5,10 +5,8 @@ import { nullTranslator, TranslationBundle } from '@jupyterlab/translation';
 import { apiUrl, IRequest, request } from './rest';
 import {
   CancelRequest,
-  DryRun,
   HistoryView,
   JobList,
-  JobSubmission,
   JobView,
   ShareRequest,
   StepsView,
@@ -70,10 +68,6 @@ export class GpuClient {
   share(id: string, share: ShareRequest['share']): Promise<JobView> {
     const body: ShareRequest = { share };
     return this.ask(jobPath(id, 'share'), { method: 'POST', body });
-  }
-
-  dryRun(submission: JobSubmission): Promise<DryRun> {
-    return this.ask('jobs/dry-run', { method: 'POST', body: submission });
   }
 
   /** Where a job's log can be had as it stands now, in lines of JSON (StreamItem). */
