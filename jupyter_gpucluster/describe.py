@@ -116,22 +116,35 @@ def waiting(view: JobView) -> str:
     return f"{place}: {reason}" if reason else place
 
 
-class Pace:
-    """Steps per second and time left, from the step reports of the last half minute or so."""
+#: The pace is that of the newest reports, of so much time; the same in labextension/src/model/track.ts.
+PACE_WINDOW_US = 30_000_000
+#: Of reports that are closer than this the newest alone counts towards the pace.
+PACE_GRAIN_US = 500_000
 
-    def __init__(self, keep: int = 32) -> None:
-        self._reports: deque[Progress] = deque(maxlen=keep)
+
+class Pace:
+    """Steps per second and time left, from the step reports of the last half minute."""
+
+    def __init__(self) -> None:
+        self._reports: deque[Progress] = deque()
 
     def add(self, progress: Progress | None) -> None:
         """Take the newest report in; the same one again changes nothing, a step back starts anew."""
         if progress is None:
             return
-        last = self._reports[-1] if self._reports else None
+        reports = self._reports
+        last = reports[-1] if reports else None
         if last is not None and (progress.time_us, progress.step) == (last.time_us, last.step):
             return
         if last is not None and (progress.step < last.step or progress.time_us < last.time_us):
-            self._reports.clear()
-        self._reports.append(progress)
+            reports.clear()
+        # Neighbours are a grain apart, the newest alone excepted: so a window holds a bounded number.
+        if len(reports) >= 2 and reports[-1].time_us - reports[-2].time_us < PACE_GRAIN_US:
+            reports.pop()
+        reports.append(progress)
+        # One from before the window stays when it is all that the newest can be compared with.
+        while len(reports) > 2 and progress.time_us - reports[0].time_us > PACE_WINDOW_US:
+            reports.popleft()
 
     @property
     def steps_per_s(self) -> float | None:

@@ -190,6 +190,31 @@ def test_older_view_changes_nothing():
     assert card.job.state == "succeeded"
 
 
+def test_pace_is_that_of_the_last_half_minute():
+    pace = describe.Pace()
+    for second in range(0, 100, 10):  # slow at first
+        pace.add(progress(second // 10, 1000, time_s=second))
+    for second in range(100, 141):
+        pace.add(progress(10 * (second - 100) + 10, 1000, time_s=second))
+    assert pace.steps_per_s == 10
+    assert pace.left_s == pytest.approx(59)
+
+
+def test_pace_of_reports_that_are_far_apart_is_that_of_the_last_two():
+    pace = describe.Pace()
+    for step, second in ((1, 0), (2, 100), (4, 200)):
+        pace.add(progress(step, 10, time_s=second))
+    assert pace.steps_per_s == pytest.approx(0.02)
+
+
+def test_pace_keeps_few_of_many_reports_and_yet_sees_half_a_minute():
+    pace = describe.Pace()
+    for step in range(10_000):  # a hundred a second; twice as fast in the last half minute
+        pace.add(progress(step + max(step - 7_000, 0), 100_000, time_s=step / 100))
+    assert pace.steps_per_s == pytest.approx(200, rel=0.02)
+    assert len(pace._reports) <= 62
+
+
 def test_new_attempt_measures_its_pace_anew():
     card = card_of(job(progress=progress(90, 100, time_s=1), attempts_made=1))
     card.update(job(progress=progress(99, 100, time_s=2), attempts_made=1, seq=2))
