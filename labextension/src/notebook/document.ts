@@ -2,6 +2,11 @@
 import { DocumentRegistry } from '@jupyterlab/docregistry';
 import { Contents } from '@jupyterlab/services';
 
+/** A save that takes longer is one that Lab asks the user about; one whose question was cancelled never says so. */
+const PATIENCE_MS = 10_000;
+/** Times of one save may differ by so much; Lab allows the same. */
+const MARGIN_MS = 500;
+
 export class DocumentFile {
   constructor(
     private readonly context: DocumentRegistry.Context,
@@ -63,9 +68,13 @@ export class DocumentFile {
     const { context } = this;
     if (this.saving) {
       // Two at once would look like a conflict; and what is being saved may not have the newest yet.
-      await new Promise<void>(resolve => this.saved.push(resolve));
+      await new Promise<void>(resolve => {
+        this.saved.push(resolve);
+        setTimeout(resolve, PATIENCE_MS);
+      });
     }
     if (
+      this.saving ||
       context.isDisposed ||
       !context.contentsModel?.writable ||
       (await this.isNewerOnDisk()) !== false
@@ -80,7 +89,7 @@ export class DocumentFile {
     try {
       const path = this.context.path;
       const there = await this.contents.get(path, { content: false });
-      return Date.parse(there.last_modified) > this.savedMs;
+      return Date.parse(there.last_modified) > this.savedMs + MARGIN_MS;
     } catch {
       return null;
     }

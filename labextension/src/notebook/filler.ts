@@ -2,6 +2,7 @@
 import { ICodeCellModel } from '@jupyterlab/cells';
 import { IDisposable } from '@lumino/disposable';
 
+import { ApiError } from '../api/errors';
 import { IClaim, IStreams } from '../api/streams';
 import { CellDrawing, CellOp } from '../api/schemas';
 import { OutputSink } from './sink';
@@ -23,7 +24,7 @@ export interface IFillerOptions {
    * `whole`: all was drawn; the claim is kept until the filler is disposed, for as long as the file does not say so.
    * Otherwise somebody else changed the cell, or the job cannot be read.
    */
-  onEnd: (whole: boolean) => void;
+  onEnd: (whole: boolean, why?: ApiError) => void;
 }
 
 export class CellFiller implements IDisposable {
@@ -56,6 +57,11 @@ export class CellFiller implements IDisposable {
     return this.channel !== null;
   }
 
+  /** Whether it is changing the notebook right now: what changes otherwise is somebody else's. */
+  get isWriting(): boolean {
+    return this.changing || this.sink.isWriting;
+  }
+
   /** Give the cell up as it is. */
   dispose(): void {
     if (this.disposed) {
@@ -84,7 +90,7 @@ export class CellFiller implements IDisposable {
       },
       onItems: ops => this.draw(ops),
       onEnded: () => this.end(this.sink.isDone),
-      onFailed: () => this.end(false)
+      onFailed: error => this.end(false, error)
     });
   }
 
@@ -99,19 +105,21 @@ export class CellFiller implements IDisposable {
     }
   }
 
-  private end(whole: boolean): void {
+  private end(whole: boolean, why?: ApiError): void {
     if (this.ended) {
       return;
     }
     const { model, drawing } = this.options;
     if (whole) {
-      model.executionCount = drawing.execution_count ?? null;
+      this.change(() => {
+        model.executionCount = drawing.execution_count ?? null;
+      });
     }
     this.stop();
     if (!whole) {
       this.dispose();
     }
-    this.options.onEnd(whole);
+    this.options.onEnd(whole, why);
   }
 
   /** Draw no more. */
@@ -130,8 +138,20 @@ export class CellFiller implements IDisposable {
   }
 
   private setState(state: 'running' | 'idle'): void {
-    if (!this.options.model.isDisposed) {
-      this.options.model.executionState = state;
+    const { model } = this.options;
+    if (!model.isDisposed) {
+      this.change(() => {
+        model.executionState = state;
+      });
+    }
+  }
+
+  private change(make: () => void): void {
+    this.changing = true;
+    try {
+      make();
+    } finally {
+      this.changing = false;
     }
   }
 
@@ -145,6 +165,7 @@ export class CellFiller implements IDisposable {
   private anew = true;
   private channel: IDisposable | null = null;
   private claim: IClaim;
+  private changing = false;
   private disposed = false;
   private ended = false;
   private readonly sink: OutputSink;

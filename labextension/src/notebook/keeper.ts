@@ -7,6 +7,7 @@ import { NotebookPanel } from '@jupyterlab/notebook';
 import { Contents } from '@jupyterlab/services';
 import { IDisposable } from '@lumino/disposable';
 
+import { ApiError } from '../api/errors';
 import { CellDrawing, JobView } from '../api/schemas';
 import { IClaim, IStreams } from '../api/streams';
 import { cardOf, ICard, isWhole, submitsItself } from './card';
@@ -21,7 +22,8 @@ export interface IKeeperOptions {
   /** The newest job of each cell, of the user's own that were submitted by a notebook of such a path. */
   findJobs: (
     cellIds: string[],
-    isHere: (notebookPath: string | null) => boolean
+    isHere: (notebookPath: string | null) => boolean,
+    isOver: () => boolean
   ) => Promise<JobView[]>;
   /** Whether to save the notebook after a cell was filled. */
   savesFilled: () => boolean;
@@ -57,10 +59,9 @@ export class NotebookKeeper implements IDisposable {
         model.outputs.changed.disconnect(slot); // one that is disposed has no outputs
       }
     });
-    this.options.panel.content.model?.cells.changed.disconnect(
-      this.onCellsChanged,
-      this
-    );
+    const notebook = this.options.panel.content.model;
+    notebook?.cells.changed.disconnect(this.onCellsChanged, this);
+    notebook?.contentChanged.disconnect(this.onContentChanged, this);
   }
 
   private async begin(): Promise<void> {
@@ -73,8 +74,21 @@ export class NotebookKeeper implements IDisposable {
     panel.content.model.cells.changed.connect(this.onCellsChanged, this);
     panel.disposed.connect(() => this.dispose());
     this.file.onClean(() => this.onClean());
+    panel.content.model.contentChanged.connect(this.onContentChanged, this);
     this.onCellsChanged();
-    await this.recall();
+    try {
+      await this.recall();
+    } catch (reason) {
+      console.warn('What this notebook submitted is not to be had.', reason);
+    }
+  }
+
+  /** A change that no filler made: whoever made it saves it. */
+  private onContentChanged(): void {
+    const fillers = [...this.fillers.values()];
+    if (!fillers.some(filler => filler.isWriting)) {
+      fillers.forEach(filler => this.edited.add(filler));
+    }
   }
 
   // ---- cells of this notebook
@@ -220,7 +234,7 @@ export class NotebookKeeper implements IDisposable {
 
   private fill(cell: CodeCell, unfinished: IUnfinished): void {
     const { model } = cell;
-    let savesAtEnd = false;
+    let wasClean = false;
     const filler = new CellFiller({
       ...unfinished,
       streams: this.options.streams,
@@ -228,16 +242,17 @@ export class NotebookKeeper implements IDisposable {
       key: this.key(model, unfinished.jobId),
       mayFill: () => this.mayFill(cell, unfinished.jobId),
       onBegin: () => {
-        savesAtEnd = !this.file.isDirty;
+        wasClean = !this.file.isDirty;
         this.executions.letGo(cell);
       },
-      onEnd: whole => {
+      onEnd: (whole, why) => {
         this.fillers.delete(model);
         this.recalled.delete(model.id);
         if (whole) {
-          void this.keepUntilSaved(filler, savesAtEnd);
+          const saves = wasClean && !this.edited.has(filler);
+          void this.keepUntilSaved(filler, saves);
         } else {
-          this.onBrokenOff(model, unfinished.jobId);
+          this.onBrokenOff(model, unfinished.jobId, why);
         }
       }
     });
@@ -276,9 +291,16 @@ export class NotebookKeeper implements IDisposable {
     this.lookAtAll();
   }
 
-  private onBrokenOff(model: ICodeCellModel, jobId: string): void {
+  private onBrokenOff(
+    model: ICodeCellModel,
+    jobId: string,
+    why?: ApiError
+  ): void {
     if (model.outputs.length === 0 || this.failed.has(jobId)) {
       this.dismissed.add(jobId); // cleared by the user, or it cannot be drawn: not again on this page
+    }
+    if (why && this.dismissed.has(jobId)) {
+      console.warn(`The output of job ${jobId} is not to be had.`, why);
     }
     this.failed.add(jobId);
     this.look(model);
@@ -304,7 +326,8 @@ export class NotebookKeeper implements IDisposable {
     }
     const savedUs = this.file.savedMs * 1000;
     const isHere = (path: string | null) => this.file.isNamed(path);
-    const jobs = await this.options.findJobs(ids, isHere);
+    const isOver = () => this.disposed;
+    const jobs = await this.options.findJobs(ids, isHere, isOver);
     if (this.disposed) {
       return;
     }
@@ -327,6 +350,8 @@ export class NotebookKeeper implements IDisposable {
   private readonly toLookAt = new Set<ICodeCellModel>();
   private looksSoon = false;
   private readonly fillers = new Map<ICodeCellModel, CellFiller>();
+  /** Fillers during whose work somebody changed the notebook. */
+  private readonly edited = new WeakSet<CellFiller>();
   /** Fillers that are through, whose cells are not in the file yet. */
   private readonly unsaved = new Set<CellFiller>();
   private readonly kernelClaims = new Map<

@@ -38,7 +38,8 @@ export const cells: JupyterFrontEndPlugin<void> = {
         panel,
         streams,
         contents,
-        findJobs: (ids, isHere) => lastJobs(client, ids, isHere),
+        findJobs: (ids, isHere, isOver) =>
+          lastJobs(client, ids, isHere, isOver),
         savesFilled: () => values().saveFilledCells
       });
       keepers.set(panel, keeper);

@@ -3,8 +3,8 @@ import { OutputAreaModel } from '@jupyterlab/outputarea';
 import { PromiseDelegate } from '@lumino/coreutils';
 import { Signal } from '@lumino/signaling';
 
-import { JobView } from '../../api/schemas';
-import { IStreams } from '../../api/streams';
+import { CellOp, JobView } from '../../api/schemas';
+import { IChannelHandler, IStreams } from '../../api/streams';
 import { jobView } from '../../model/testing';
 import { CARD_MIME } from '../card';
 import { NotebookKeeper } from '../keeper';
@@ -43,17 +43,27 @@ class FakePanel {
   constructor(readonly widgets: any[]) {}
 
   readonly cellsChanged = new Signal<this, void>(this);
+  readonly contentChanged = new Signal<this, void>(this);
   readonly disposed = new Signal<this, void>(this);
+  saves = 0;
   readonly revealed = Promise.resolve();
   readonly context = {
     ready: Promise.resolve(),
     localPath: 'work/a.ipynb',
+    path: 'work/a.ipynb',
+    isDisposed: false,
     model: { dirty: true, stateChanged: new Signal<object, void>({}) },
+    save: async () => {
+      this.saves++;
+    },
     saveState: new Signal<object, string>({}),
     contentsModel: { last_modified: '2026-03-01T10:00:00Z', writable: true }
   };
   readonly content = {
-    model: { cells: { changed: this.cellsChanged } },
+    model: {
+      cells: { changed: this.cellsChanged },
+      contentChanged: this.contentChanged
+    },
     widgets: this.widgets
   };
 
@@ -70,32 +80,47 @@ let keeper: NotebookKeeper;
 
 const passed = () => new Promise(done => setTimeout(done, 0));
 
+let grant: (() => void) | null;
+let channel: IChannelHandler<CellOp> | null;
+
 async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
   panel = new FakePanel(cells);
   const streams = {
-    claim: (key: string, role: string) => {
+    claim: (key: string, role: string, onChange: (told: any) => void) => {
       claims.push(`${role} ${key}`);
-      return {
+      const claim = {
         granted: false,
         dispose: () => claims.splice(claims.indexOf(`${role} ${key}`), 1)
       };
+      grant = () => {
+        claim.granted = true;
+        onChange({ granted: true });
+      };
+      return claim;
+    },
+    open: (handler: IChannelHandler<CellOp>) => {
+      channel = handler;
+      return { isDisposed: false, dispose: () => undefined };
     }
   };
   keeper = new NotebookKeeper({
     panel: panel as any,
     streams: streams as unknown as IStreams,
-    contents: {} as any,
+    contents: {
+      get: async () => panel.context.contentsModel
+    } as any,
     findJobs: async (ids, isHere) =>
       jobs.filter(
         job => ids.includes(job.cell_id!) && isHere(job.notebook_path)
       ),
-    savesFilled: () => false
+    savesFilled: () => true
   });
   await passed();
 }
 
 beforeEach(() => {
   claims = [];
+  grant = channel = null;
 });
 
 afterEach(() => keeper.dispose());
@@ -129,6 +154,33 @@ describe('a cell that its kernel draws', () => {
       'log work/a.ipynb#c1#job1',
       'log work/a.ipynb#c2#job2'
     ]);
+  });
+});
+
+describe('a notebook of which a cell was filled', () => {
+  const fill = async (meanwhile: () => void) => {
+    const filled = cell('c1');
+    Object.defineProperty(filled.model, 'executionState', {
+      set: () => panel.contentChanged.emit()
+    });
+    await keep([filled]);
+    panel.context.model.dirty = false;
+    grant!();
+    await passed();
+    channel!.start();
+    panel.context.model.dirty = true;
+    meanwhile();
+    void channel!.onItems([{ op: 'card' }, { op: 'done' }]);
+    await passed();
+    return panel.saves;
+  };
+
+  it('is saved', async () => {
+    expect(await fill(() => undefined)).toBe(1);
+  });
+
+  it('is left to whoever changed something else in it meanwhile', async () => {
+    expect(await fill(() => panel.contentChanged.emit())).toBe(0);
   });
 });
 

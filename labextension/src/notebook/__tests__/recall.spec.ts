@@ -66,12 +66,31 @@ describe('lastJobs', () => {
     jest.useRealTimers();
   });
 
-  it('finds none when it may not look', async () => {
+  it('asks no more when the notebook was closed meanwhile', async () => {
+    jest.useFakeTimers();
+    let asked = 0;
+    let isClosed = false;
+    const client = {
+      jobs: async () => {
+        asked++;
+        throw new ApiError(502, { code: 'unavailable', reason: 'away' });
+      }
+    };
+    const found = lastJobs(client, ['x'], isHere, () => isClosed);
+    await jest.advanceTimersByTimeAsync(200_000);
+    expect(asked).toBeGreaterThan(6);
+    isClosed = true;
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(await found).toEqual([]);
+    jest.useRealTimers();
+  });
+
+  it('says when it may not look', async () => {
     const client = {
       jobs: async () => {
         throw new ApiError(403, { code: 'forbidden', reason: 'no' });
       }
     };
-    expect(await lastJobs(client, ['x'], isHere)).toEqual([]);
+    await expect(lastJobs(client, ['x'], isHere)).rejects.toThrow('no');
   });
 });
