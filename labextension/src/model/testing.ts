@@ -27,6 +27,18 @@ import { EMPTY_TRACK, Track } from './track';
 /** The time of every default, in microseconds. */
 export const NOW_US = 1_760_000_000_000_000;
 
+/** All states of a job. */
+export const STATES: readonly string[] = [
+  'pending',
+  'starting',
+  'running',
+  'suspended',
+  'stopping',
+  'succeeded',
+  'failed',
+  'cancelled'
+];
+
 export function jobView(given: Partial<JobView> = {}): JobView {
   const number = given.number ?? 1;
   return {

@@ -25,23 +25,6 @@ export function isEnded(state: string): boolean {
   return ENDED.has(state);
 }
 
-/** Icons of the states in text; where a picture can stand, `StateIcon` draws it. */
-export const STATE_GLYPHS: Readonly<Record<string, string>> = {
-  pending: '◌',
-  starting: '◔',
-  running: '●',
-  suspended: '⏸',
-  stopping: '◍',
-  succeeded: '✔',
-  failed: '✘',
-  cancelled: '⊘'
-};
-
-/** The glyph of a state; of a later version's state a dot. */
-export function stateGlyph(state: string): string {
-  return STATE_GLYPHS[state] ?? '·';
-}
-
 /** A state in words; a state of a later version is shown as it is called. */
 export function stateLabel(state: string, trans: TranslationBundle): string {
   switch (state) {
@@ -446,20 +429,6 @@ export function jobTitle(
   trans: TranslationBundle
 ): string {
   return joined([trans.__('job %1', view.number), view.name], ' ');
-}
-
-/** The job in one line of text. */
-export function jobLine(
-  view: JobView,
-  nowUs: number,
-  trans: TranslationBundle,
-  pace?: IPace
-): string {
-  return joined([
-    `${stateGlyph(view.state)} ${jobTitle(view, trans)}`,
-    attemptText(view.attempt?.number ?? 0, trans),
-    standing(view, nowUs, trans, pace)
-  ]);
 }
 
 /** "attempt 2"; of the first, "". */

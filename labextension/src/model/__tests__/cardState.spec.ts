@@ -55,8 +55,8 @@ function parsed(changes: Record<string, unknown> = {}) {
 describe('the JSON of a card', () => {
   it('shows the job as it was to a page that cannot ask the cluster', () => {
     const { job, ...others } = parsed();
-    expect(words.jobLine(job, 0, trans)).toBe(
-      '● job 12 train · running on node-0 (GPU 2, 3) · step 3/4 · loss 0.5 · norm nan'
+    expect(words.standing(job, 0, trans)).toBe(
+      'running on node-0 (GPU 2, 3) · step 3/4 · loss 0.5 · norm nan'
     );
     expect(words.firstFeedback(job, trans)).toBe('first step after 3.2 s');
     expect(others).toEqual({
@@ -93,7 +93,7 @@ describe('the JSON of a card', () => {
       number: 3,
       state: 'running'
     });
-    expect(words.jobLine(card!.job, 0, trans)).toBe('● job 3 · running');
+    expect(words.standing(card!.job, 0, trans)).toBe('running');
   });
 
   it.each([

@@ -2,7 +2,7 @@
 import { nullTranslator } from '@jupyterlab/translation';
 
 import { HistoryView, JobView, Progress, TaskView } from '../../api/schemas';
-import { attemptView, jobView, progress, taskView } from '../testing';
+import { attemptView, jobView, progress, STATES, taskView } from '../testing';
 import * as words from '../words';
 
 const trans = nullTranslator.load('jupyter_gpucluster');
@@ -103,15 +103,15 @@ describe('figures', () => {
   });
 });
 
-describe('a job in one line', () => {
+describe('how a job stands', () => {
   it('says of a waiting job why, and where it stands', () => {
     const job = aJob({
       state: 'pending',
       position: 3,
       waits: 'all 16 GPUs are in use'
     });
-    expect(words.jobLine(job, 0, trans)).toBe(
-      '◌ job 12 train · pending, 3rd in queue vision: all 16 GPUs are in use'
+    expect(words.standing(job, 0, trans)).toBe(
+      'pending, 3rd in queue vision: all 16 GPUs are in use'
     );
   });
 
@@ -131,15 +131,15 @@ describe('a job in one line', () => {
       progress: aProgress(30, 100, { loss: 0.3 })
     });
     const pace = { stepsPerS: 10, leftS: 7 };
-    expect(words.jobLine(job, 3 * SECOND_US, trans, pace)).toBe(
-      '● job 12 train · running on node-0 (GPU 2, 3) · step 30/100 · loss 0.3 · 10 steps/s, 7.0 s left'
+    expect(words.standing(job, 3 * SECOND_US, trans, pace)).toBe(
+      'running on node-0 (GPU 2, 3) · step 30/100 · loss 0.3 · 10 steps/s, 7.0 s left'
     );
   });
 
   it('says of a running job without progress how long it has been running', () => {
     const job = aJob({ started_us: 0, attempt: anAttempt([aTask()]) });
-    expect(words.jobLine(job, 65 * SECOND_US, trans)).toBe(
-      '● job 12 train · running on node-0 (GPU 0) · 1 min 05 s so far'
+    expect(words.standing(job, 65 * SECOND_US, trans)).toBe(
+      'running on node-0 (GPU 0) · 1 min 05 s so far'
     );
     expect(words.elapsed(job, SECOND_US, trans)).toBe('');
   });
@@ -151,8 +151,8 @@ describe('a job in one line', () => {
       ended_us: 65 * SECOND_US,
       attempt: anAttempt([aTask()])
     });
-    expect(words.jobLine(job, 0, trans)).toBe(
-      '✔ job 12 train · succeeded after 1 min 05 s · on node-0 (GPU 0)'
+    expect(words.standing(job, 0, trans)).toBe(
+      'succeeded after 1 min 05 s · on node-0 (GPU 0)'
     );
   });
 
@@ -311,8 +311,6 @@ describe('times of day', () => {
 });
 
 it('names every state, and one of a later version as it is called', () => {
-  const states = Object.keys(words.STATE_GLYPHS);
-  expect(states.map(state => words.stateLabel(state, trans))).toEqual(states);
+  expect(STATES.map(state => words.stateLabel(state, trans))).toEqual(STATES);
   expect(words.stateLabel('hibernating', trans)).toBe('hibernating');
-  expect(words.stateGlyph('hibernating')).toBe('·');
 });

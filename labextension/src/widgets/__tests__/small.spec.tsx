@@ -2,7 +2,7 @@ import { nullTranslator } from '@jupyterlab/translation';
 import { fireEvent, render, screen } from '@testing-library/react';
 import * as React from 'react';
 
-import { STATE_GLYPHS } from '../../model/words';
+import { STATES } from '../../model/testing';
 import { Button } from '../button';
 import { ProgressBar } from '../progressBar';
 import { SimulatedBadge } from '../simulatedBadge';
@@ -23,7 +23,7 @@ describe('StateIcon', () => {
   });
 
   it('has another form for each state, so that colour is not needed', () => {
-    const forms = [...Object.keys(STATE_GLYPHS), 'hibernating'].map(state => {
+    const forms = [...STATES, 'hibernating'].map(state => {
       const { container } = render(
         <StateIcon state={state} trans={trans} isDecorative />
       );
