@@ -122,6 +122,12 @@ export function kindMeaning(kind: GpuKind, trans: TranslationBundle): string {
   }
 }
 
+/** What a text is about, and all that there is to say about it. */
+export interface ITitled {
+  readonly title: string;
+  readonly rest: string;
+}
+
 /** All about a GPU. `job`: the view of the job on it, where the page has it. */
 export function gpuText(
   tree: INodeTree,
@@ -130,9 +136,21 @@ export function gpuText(
   trans: TranslationBundle,
   job?: JobView
 ): string {
+  const { title, rest } = gpuTitled(tree, box, names, trans, job);
+  return joined([title, rest]);
+}
+
+/** The same, with the name of the GPU apart. */
+export function gpuTitled(
+  tree: INodeTree,
+  box: IGpuBox,
+  names: ILevels,
+  trans: TranslationBundle,
+  job?: JobView
+): ITitled {
   const { gpu } = box;
-  return joined([
-    trans.__('%1 GPU %2', tree.node.name, gpu.index),
+  const title = trans.__('%1 GPU %2', tree.node.name, gpu.index);
+  const rest = joined([
     joined(
       [
         gpu.type,
@@ -146,6 +164,7 @@ export function gpuText(
     usageText(gpu, trans),
     isOpen(tree.node) ? '' : healthText(tree, trans)
   ]);
+  return { title, rest };
 }
 
 function placeText(
@@ -338,11 +357,20 @@ export function nodeText(
   names: ILevels,
   trans: TranslationBundle
 ): string {
+  const { title, rest } = nodeTitled(tree, names, trans);
+  return joined([title, rest]);
+}
+
+/** The same, with the name of the node apart. */
+export function nodeTitled(
+  tree: INodeTree,
+  names: ILevels,
+  trans: TranslationBundle
+): ITitled {
   const { node } = tree;
   const cpus = node.capacity.cpu;
   const bytes = node.capacity.memory;
-  return joined([
-    node.name,
+  const rest = joined([
     rackText(node.rack, names.rack),
     joined(
       [
@@ -370,6 +398,7 @@ export function nodeText(
       : '',
     ...nodeNotes(tree, trans)
   ]);
+  return { title: node.name, rest };
 }
 
 // ---- a job

@@ -6,7 +6,13 @@ import * as React from 'react';
 import { Highlight } from '../model/highlight';
 import { IJobOnGpus, INodeTree } from '../model/topology';
 import { IPlace } from '../model/topologyLayout';
-import { gpuText, ILevels, nodeText, pinnedText } from '../model/topologyWords';
+import {
+  gpuTitled,
+  ILevels,
+  ITitled,
+  nodeTitled,
+  pinnedText
+} from '../model/topologyWords';
 import { CommandIDs, IGpuCluster } from '../tokens';
 import { SEPARATOR } from '../model/words';
 import { Button } from '../widgets/button';
@@ -28,12 +34,12 @@ export interface IDetailProps {
 export function TopologyDetail(props: IDetailProps): JSX.Element | null {
   const { tree, place, pinned } = props;
   if (tree && place) {
-    const [title, ...more] = pointedText(props, tree, place).split(SEPARATOR);
+    const { title, rest } = pointed(props, tree, place);
     return (
       <div className="jp-gpucluster-topologyDetail">
         <b>{title}</b>
         {SEPARATOR}
-        {more.join(SEPARATOR)}
+        {rest}
       </div>
     );
   }
@@ -44,15 +50,15 @@ export function TopologyDetail(props: IDetailProps): JSX.Element | null {
   ) : null;
 }
 
-function pointedText(
+function pointed(
   { cluster, names, trans }: IDetailProps,
   tree: INodeTree,
   place: IPlace
-): string {
+): ITitled {
   const box = tree.boxes[place.box];
   return box
-    ? gpuText(tree, box, names, trans, cluster.job(box.gpu.job_id ?? ''))
-    : nodeText(tree, names, trans);
+    ? gpuTitled(tree, box, names, trans, cluster.job(box.gpu.job_id ?? ''))
+    : nodeTitled(tree, names, trans);
 }
 
 function Pinned(props: IDetailProps & { pinned: IJobOnGpus }): JSX.Element {

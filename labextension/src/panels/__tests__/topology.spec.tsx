@@ -263,6 +263,20 @@ describe('pointing', () => {
     expect(text(container, 'Detail')).toContain('job 14 speech (grace)');
   });
 
+  it('the title alone is bold, whatever names have in them', () => {
+    const { container } = show([
+      node('a · b', [{ ...MINE, job_name: 'x · y' }])
+    ]);
+    const detail = () =>
+      container.querySelector('.jp-gpucluster-topologyDetail')!;
+    fireEvent.pointerOver(screen.getAllByRole('gridcell')[0]);
+    expect(detail().querySelector('b')!.textContent).toBe('a · b GPU 0');
+    expect(detail().textContent).toContain('job 12 x · y (you)');
+    fireEvent.pointerOver(screen.getByRole('rowheader'));
+    expect(detail().querySelector('b')!.textContent).toBe('a · b');
+    expect(detail().textContent).toMatch(/^a · b · rack-0 · 1 × A100/);
+  });
+
   it('a click keeps a job shown up, until the next one', () => {
     const { highlight, cluster } = show([node('a', [MINE, OTHERS, {}])]);
     fireEvent.click(gpu('a GPU 0'));
