@@ -108,33 +108,65 @@ async function openFile(
   cell: string,
   { documents, contents }: INotebooks
 ): Promise<NotebookPanel | 'elsewhere' | undefined> {
-  let found: string | null = null;
-  for (const place of documents ? places : []) {
-    const file = await contents.get(place, FILE).catch(() => null);
-    const { cells } = (file?.content ?? {}) as Partial<INotebookContent>;
-    if (file && cells?.some(each => isId(each.id, cell))) {
-      found = place;
-      break;
-    }
-    found ??= file ? place : null;
+  if (!documents) {
+    return undefined;
   }
-  if (found === null || !documents) {
+  const isThere = await Promise.all(
+    places.map(place =>
+      contents.get(place, FILE).then(
+        () => true,
+        () => false
+      )
+    )
+  );
+  const files = places.filter((_, at) => isThere[at]);
+  const found =
+    files.length > 1 ? await fileOf(cell, files, contents) : files[0];
+  if (found === undefined) {
     return undefined;
   }
   const widget = documents.openOrReveal(found);
   return widget ? (widget as NotebookPanel) : 'elsewhere';
 }
 
-const FILE: Contents.IFetchOptions = { type: 'notebook', content: true };
+/** The first of the files that has the cell, or else the first. */
+async function fileOf(
+  cell: string,
+  files: readonly string[],
+  contents: INotebooks['contents']
+): Promise<string> {
+  for (const place of files) {
+    const file = await contents.get(place, NOTEBOOK).catch(() => null);
+    const { cells } = (file?.content ?? {}) as Partial<INotebookContent>;
+    if (cells?.some(each => isId(each.id, cell))) {
+      return place;
+    }
+  }
+  return files[0];
+}
+
+const FILE: Contents.IFetchOptions = { type: 'notebook', content: false };
+const NOTEBOOK: Contents.IFetchOptions = { type: 'notebook', content: true };
+/** Each is a request, and a job's path is another's word: real roots are few folders deep. */
+const MAX_CANDIDATES = 10;
+/** A step that is none or leads back: no server tells a kernel such a path, and in a URL it would lead elsewhere. */
+const ODD_STEP = /(?:^|\/)\.{0,2}(?:\/|$)/;
 
 /** Home folders as they usually are. */
 const HOME = /^\/(?:home\/[^/]+|Users\/[^/]+|root)(?=\/)/;
 
 /**
- * Where a notebook may be, relative to the server's root, likeliest first. `path`: as the kernel was told, in whole; `root`:
- * in whole, or with "~" for a home folder that is not known here.
+ * Where a notebook may be, relative to the server's root, likeliest first: below the usual home, then below folders as near
+ * to the root of the file system as can be. `path`: as the kernel was told, in whole; `root`: in whole, or with "~" for a
+ * home folder that is not known here.
  */
 export function candidates(path: string, root: string): string[] {
+  return placesBelow(path, root)
+    .filter(place => !ODD_STEP.test(place))
+    .slice(0, MAX_CANDIDATES);
+}
+
+function placesBelow(path: string, root: string): string[] {
   if (root.startsWith('/')) {
     const folder = root.endsWith('/') ? root : `${root}/`;
     return path.startsWith(folder) ? [path.slice(folder.length)] : [];
@@ -147,5 +179,5 @@ export function candidates(path: string, root: string): string[] {
   const others = steps
     .filter(step => path.slice(0, step).endsWith(below))
     .map(step => path.slice(step + 1));
-  return [...new Set([...first, ...others])].filter(Boolean);
+  return [...new Set([...first, ...others])];
 }

@@ -1,4 +1,5 @@
 import { NotebookActions } from '@jupyterlab/notebook';
+import { Contents } from '@jupyterlab/services';
 
 import { trans } from '../../model/__tests__/logRecords';
 import { jobView } from '../../model/testing';
@@ -39,13 +40,14 @@ beforeEach(() => {
       }
     } as unknown as INotebooks['documents'],
     contents: {
-      get: async (path: string) => {
-        asked.push(path);
+      get: async (path: string, options: Contents.IFetchOptions) => {
+        asked.push(options.content ? `all of ${path}` : path);
         const file = files.find(each => each.path === path);
         if (!file) {
           throw new Error('404');
         }
-        return { content: { cells: file.cells.map(({ id }) => ({ id })) } };
+        const cells = file.cells.map(({ id }) => ({ id }));
+        return { content: options.content ? { cells } : null };
       },
       localPath: (path: string) => path.replace(/^RTC:/, '')
     } as unknown as INotebooks['contents'],
@@ -111,6 +113,32 @@ test('of two files that may be meant, the one with the cell is opened', async ()
   expect(shown(files[0])).toEqual(SHOWN);
 });
 
+test('however long its path, few files are asked for', async () => {
+  notebooks.serverRoot = '~';
+  const path = `/home/ada${'/a'.repeat(2000)}/train.ipynb`;
+  await expect(
+    goToCell({ ...job, notebook_path: path }, notebooks)
+  ).rejects.toThrow('is not in the folder');
+  expect(asked.length).toBe(10);
+  expect(asked[0]).toBe(path.slice('/home/ada/'.length));
+});
+
+test('the cells of files are asked for only where there are several', async () => {
+  notebooks.serverRoot = '~';
+  const notebook = new FakeNotebook('sub/train.ipynb', cells());
+  files.push(notebook);
+  await goToCell(job, notebooks);
+  expect(shown(notebook)).toEqual(SHOWN);
+  expect(asked.filter(path => path.startsWith('all of'))).toEqual([]);
+  files.unshift(new FakeNotebook('train.ipynb', []));
+  tracker.notebooks.length = 0;
+  asked.length = 0;
+  await goToCell(job, notebooks);
+  expect(asked.filter(path => path.startsWith('all of'))).toEqual([
+    'all of sub/train.ipynb'
+  ]);
+});
+
 test('a cell that is gone is said to be, in its notebook', async () => {
   const notebook = new FakeNotebook('sub/train.ipynb', [new FakeCell('c1')]);
   tracker.notebooks.push(notebook);
@@ -160,6 +188,11 @@ describe('where a notebook may be', () => {
     ['~/nb', '/home/ada/nb/a/b.ipynb', ['a/b.ipynb']],
     ['~/nb', '/data/users/ada/nb/a/nb/b.ipynb', ['a/nb/b.ipynb', 'b.ipynb']],
     ['~/nb', '/somewhere/else.ipynb', []],
+    ['/srv', '/srv/../../api/shutdown', []],
+    ['/srv', '/srv/..', []],
+    ['~', '/home/ada/../x/b.ipynb', ['x/b.ipynb', 'b.ipynb']],
+    ['', '//a/./b..ipynb', ['b..ipynb']],
+    ['~', '/home/ada/', []],
     ['', '/a/b.ipynb', ['a/b.ipynb', 'b.ipynb']]
   ])('below %j, %j is %j', (root, path, places) => {
     expect(candidates(path, root)).toEqual(places);
