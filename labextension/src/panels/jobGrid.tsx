@@ -34,6 +34,13 @@ export interface IJobGridProps {
   trans: TranslationBundle;
 }
 
+/** Of a question all, for it comes and goes under the pointer. */
+const CONTROLS = 'button, .jp-gpucluster-jobQuestion';
+
+function isControl(target: EventTarget): boolean {
+  return target instanceof Element && target.closest(CONTROLS) !== null;
+}
+
 export function JobGrid(props: IJobGridProps): JSX.Element {
   const { rows, cluster, scope, state, actions, trans } = props;
   const grid = React.useRef<HTMLDivElement>(null);
@@ -43,6 +50,7 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
   const items = virtualizer.getVirtualItems();
   const heading = headingOf(rows, virtualizer.range?.startIndex ?? 0);
   const hovered = React.useRef<string | null>(null);
+  const isOnControl = React.useRef(false);
   useSignal(highlight.changed);
   const inView = items
     .map(item => rows[item.index])
@@ -109,8 +117,16 @@ export function JobGrid(props: IJobGridProps): JSX.Element {
                     hovered.current = row.key;
                     highlight.hover(row.kind === 'job' ? row.job.number : null);
                   }}
-                  onDoubleClick={() => {
-                    if (row.kind === 'job') {
+                  onMouseDown={event => {
+                    // Where a double click began: what stood there may be gone at its end.
+                    if (event.detail <= 1) {
+                      isOnControl.current = isControl(event.target);
+                    }
+                  }}
+                  onDoubleClick={event => {
+                    const isOnRow =
+                      !isOnControl.current && !isControl(event.target);
+                    if (row.kind === 'job' && isOnRow) {
                       openLog(row.job, actions, trans);
                     }
                   }}

@@ -336,6 +336,7 @@ interface IIconButtonProps {
 function IconButton(props: IIconButtonProps): JSX.Element {
   const { icon: Icon, label, whyNot, isExpanded, isReachable, onClick } = props;
   const caption = joined([label, whyNot], '. ');
+  const isToggle = isExpanded !== undefined;
   return (
     <button
       type="button"
@@ -347,13 +348,19 @@ function IconButton(props: IIconButtonProps): JSX.Element {
       tabIndex={isReachable ? 0 : -1}
       onClick={event => {
         event.stopPropagation();
-        onClick();
+        if (isToggle || isFirst(event)) {
+          onClick();
+        }
       }}
-      onDoubleClick={event => event.stopPropagation()}
     >
       <Icon.react tag="span" />
     </button>
   );
+}
+
+/** Not the second click of a double click: the first may have put another button under the pointer. */
+function isFirst(event: React.MouseEvent): boolean {
+  return event.detail <= 1; // 0 of a key
 }
 
 /** In the place of the name: nothing moves, and no dialog gets in the way. */
@@ -376,11 +383,11 @@ function Question(props: {
       <span className="jp-gpucluster-name">{text}</span>
       <Button
         className="jp-gpucluster-mod-warn"
-        onClick={() => actions.cancel(job.id)}
+        onClick={event => isFirst(event) && actions.cancel(job.id)}
       >
         {trans.__('Yes')}
       </Button>
-      <Button ref={no} onClick={() => actions.dontAsk()}>
+      <Button ref={no} onClick={event => isFirst(event) && actions.dontAsk()}>
         {trans.__('No')}
       </Button>
     </div>

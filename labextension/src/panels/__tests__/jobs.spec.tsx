@@ -353,6 +353,37 @@ describe('cancelling from the list', () => {
     expect(cluster.asked).toEqual([]);
   });
 
+  it('a double click on "No" opens no log, and asks nothing anew', async () => {
+    const { executed } = draw([jobView({ number: 12 })]);
+    fireEvent.click(screen.getByRole('button', { name: 'Cancel job 12' }));
+    const no = screen.getByRole('button', { name: 'No' });
+    fireEvent.mouseDown(no, { detail: 1 });
+    fireEvent.click(no, { detail: 1 });
+    // The question is gone, so the second click falls on what stands there now.
+    const cancel = screen.getByRole('button', { name: 'Cancel job 12' });
+    fireEvent.mouseDown(cancel, { detail: 2 });
+    fireEvent.click(cancel, { detail: 2 });
+    fireEvent.doubleClick(row(12), { detail: 2 });
+    await settle();
+    expect(executed).toEqual([]);
+    expect(screen.queryByRole('group', { name: 'Cancel job 12?' })).toBeNull();
+  });
+
+  it('a double click on the button that asks does not say yes as well', () => {
+    const { cluster, executed } = draw([jobView({ number: 12 })]);
+    const cancel = screen.getByRole('button', { name: 'Cancel job 12' });
+    fireEvent.mouseDown(cancel, { detail: 1 });
+    fireEvent.click(cancel, { detail: 1 });
+    const yes = screen.getByRole('button', { name: 'Yes' });
+    fireEvent.mouseDown(yes, { detail: 2 });
+    fireEvent.click(yes, { detail: 2 });
+    fireEvent.doubleClick(yes, { detail: 2 });
+    expect(cluster.asked).toEqual([]);
+    expect(executed).toEqual([]);
+    fireEvent.click(yes, { detail: 1 });
+    expect(cluster.asked).toEqual([['cancel', 'job12']]);
+  });
+
   it('is not offered for a job that has ended', () => {
     draw([jobView({ number: 12, state: 'succeeded' })]);
     expect(screen.queryByRole('button', { name: /^Cancel/ })).toBeNull();
@@ -373,6 +404,15 @@ describe('other actions', () => {
       [CommandIDs.openLog, { job: 'job12' }],
       [CommandIDs.goToCell, { job: 'job12' }]
     ]);
+  });
+
+  it('a double click on the row opens the log', async () => {
+    const { executed } = draw([jobView({ number: 12 })]);
+    fireEvent.mouseDown(row(12), { detail: 1 });
+    fireEvent.mouseDown(row(12), { detail: 2 });
+    fireEvent.doubleClick(row(12), { detail: 2 });
+    await settle();
+    expect(executed).toEqual([[CommandIDs.openLog, { job: 'job12' }]]);
   });
 
   it('offer no cell where none is known', () => {
