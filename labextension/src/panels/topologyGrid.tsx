@@ -12,6 +12,7 @@ import { INodeTree, IRack } from '../model/topology';
 import { freeOf } from '../model/topologyFree';
 import { IPlace, Row } from '../model/topologyLayout';
 import { freeText, ILevels, rackText } from '../model/topologyWords';
+import { GRID_KEYS_CLASS, useOwnKeys } from '../widgets/ownKeys';
 import { Room, TopologyNode } from './topologyNode';
 import { IRovingTarget, useRoving } from './topologyRoving';
 
@@ -48,6 +49,7 @@ export const TopologyGrid = React.memo(function TopologyGrid(
 ): JSX.Element {
   const { rows, lit } = props;
   const scroller = React.useRef<HTMLDivElement>(null);
+  useOwnKeys();
   const { active, events, isMoving } = useRoving(rows, props.target, scroller);
   const activeRow = rows.findIndex(row => isIn(row, active));
   const virtual = useRows(props, scroller, activeRow);
@@ -62,8 +64,7 @@ export const TopologyGrid = React.memo(function TopologyGrid(
   return (
     <div
       ref={scroller}
-      className="jp-gpucluster-topologyScroller"
-      data-lm-suppress-shortcuts="true"
+      className={`jp-gpucluster-topologyScroller ${GRID_KEYS_CLASS}`}
       {...events}
     >
       <div

@@ -3,6 +3,7 @@ import * as React from 'react';
 
 import { INodeTree } from '../model/topology';
 import { IPlace, moved, Row } from '../model/topologyLayout';
+import { isGridKey } from '../widgets/ownKeys';
 
 export interface IRovingTarget {
   /** What the pointer is on, and what the keyboard is on; null = nothing. */
@@ -73,6 +74,9 @@ export function useRoving(
       }
       isByPointer.current = false;
       target.onFocus(event.key === 'Escape' ? null : from); // nothing is shown up then
+      if (!isGridKey(event)) {
+        return;
+      }
       const to = moved(rows, from, event.key, event.ctrlKey || event.metaKey);
       if (to) {
         isMoving.current = true;
@@ -83,19 +87,13 @@ export function useRoving(
         target.onPick(from);
       } else if (event.key === 'Escape') {
         target.onEscape();
-      } else if (!isGridKey(event.key)) {
-        return;
       }
+      // At an end of the grid an arrow leads nowhere; it should not scroll the page then.
       event.preventDefault();
       event.stopPropagation();
     }
   };
   return { active, events, isMoving };
-}
-
-/** At an end of the grid an arrow leads nowhere; it should not scroll the page then. */
-function isGridKey(key: string): boolean {
-  return key.startsWith('Arrow');
 }
 
 function present(rows: readonly Row[], place: IPlace | null): IPlace | null {

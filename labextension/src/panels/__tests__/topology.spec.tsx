@@ -374,6 +374,31 @@ describe('the keyboard', () => {
     expect([highlight.pinned, highlight.job]).toEqual([null, null]);
   });
 
+  it('only the keys of the grid are kept from Lab', () => {
+    show([node('a', [MINE, {}])]);
+    act(() => gpu('a GPU 0').focus());
+    const isKept = (key: string, given = {}) => {
+      const isLeft = fireEvent.keyDown(document.activeElement!, {
+        key,
+        ...given
+      });
+      const isSuppressed =
+        document.activeElement!.closest('[data-lm-suppress-shortcuts]') !==
+        null;
+      expect(isSuppressed).toBe(!isLeft); // what the grid handles, and that alone
+      return isSuppressed;
+    };
+    for (const key of ['ArrowLeft', 'ArrowDown', 'PageUp', ' ', 'Escape']) {
+      expect([key, isKept(key)]).toEqual([key, true]);
+    }
+    expect(isKept('End', { ctrlKey: true })).toBe(true);
+    expect(isKept('s', { ctrlKey: true })).toBe(false);
+    expect(isKept('c', { ctrlKey: true, shiftKey: true })).toBe(false);
+    expect(isKept('Enter', { ctrlKey: true })).toBe(false);
+    expect(isKept('ArrowLeft', { altKey: true })).toBe(false);
+    expect(isKept('j')).toBe(false);
+  });
+
   it('Space keeps a job shown up', () => {
     const { highlight } = show([node('a', [MINE])]);
     act(() => gpu('a GPU 0').focus());
