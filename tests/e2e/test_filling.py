@@ -41,9 +41,9 @@ LOAD = "%load_ext jupyter_gpucluster\nGATE = {gate!r}"
 class Steady:
     """The notebook with that cell, its gate, and what an undisturbed run leaves in the file."""
 
-    def __init__(self, server: JupyterServer, page: Any, name: str) -> None:
+    def __init__(self, server: JupyterServer, page: Any, name: str, *more_cells: str) -> None:
         self.gate = server.folder / f"{name}.gate"
-        path = write_notebook(server, f"{name}.ipynb", LOAD.format(gate=str(self.gate)), CELL)
+        path = write_notebook(server, f"{name}.ipynb", LOAD.format(gate=str(self.gate)), CELL, *more_cells)
         self.notebook = NotebookPage(page, server, path)
 
     def run_to_the_gate(self) -> None:
@@ -112,6 +112,24 @@ def test_page_reloaded_before_anything_was_saved(steady: Steady, undisturbed: li
     steady.notebook.reload()
     steady.open_gate()
     assert steady.outcome() == undisturbed
+
+
+def test_cell_that_waited_in_the_queue_of_its_kernel_is_filled_too(
+    lab: JupyterServer, page: Any, undisturbed: list[dict[str, Any]]
+) -> None:
+    """Run All, and a reload: the kernel goes on with the cells that it was sent, and has no page to draw them in."""
+    steady = Steady(lab, page, "kernel-queue", "%%submit --gpus 1 --name next\nprint('next')\nanswer + 1")
+    steady.notebook.in_lab()
+    steady.run_to_the_gate()
+    steady.notebook.run(2)
+    page.locator(".jp-InputPrompt", has_text="[*]").nth(1).wait_for()
+    steady.notebook.save()
+    steady.notebook.reload()
+    wait_for(lambda: "part one" in steady.notebook.text(1), "the first part, drawn anew")
+    steady.open_gate()
+    assert steady.outcome() == undisturbed
+    wait_for(lambda: steady.notebook.is_whole(2), "the cell that waited")
+    assert steady.notebook.text(2) == "next\n43"
 
 
 def test_closed_tab_and_a_new_one(

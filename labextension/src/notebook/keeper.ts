@@ -25,6 +25,8 @@ export interface IKeeperOptions {
     isHere: (notebookPath: string | null) => boolean,
     isOver: () => boolean
   ) => Promise<JobView[]>;
+  /** Tells of each job of the user's own that is submitted from now on, wherever. */
+  followNewJobs: (onNew: (job: JobView) => void) => IDisposable;
   /** Whether to save the notebook after a cell was filled. */
   savesFilled: () => boolean;
 }
@@ -35,6 +37,9 @@ interface IUnfinished {
   drawing: CellDrawing;
   card: Record<string, unknown> | null;
 }
+
+/** The page into which a kernel draws a new job's cell has so long to say so. */
+const SAY_SO_MS = 3000;
 
 export class NotebookKeeper implements IDisposable {
   constructor(private readonly options: IKeeperOptions) {
@@ -51,6 +56,7 @@ export class NotebookKeeper implements IDisposable {
       return;
     }
     this.disposed = true;
+    this.newJobs?.dispose();
     this.fillers.forEach(filler => filler.dispose());
     this.unsaved.forEach(filler => filler.dispose());
     this.kernelClaims.forEach(({ claim }) => claim.dispose());
@@ -171,6 +177,7 @@ export class NotebookKeeper implements IDisposable {
       this.sayKernelDraws(model, card);
       return;
     }
+    this.forgetShown(model, card);
     const unfinished = this.unfinished(model, card);
     const filler = this.fillers.get(model);
     if (filler && !filler.isDrawing && filler.jobId !== unfinished?.jobId) {
@@ -202,12 +209,20 @@ export class NotebookKeeper implements IDisposable {
       : null;
   }
 
+  /** What the cell shows need not be recalled: if it is cleared, somebody wants it so. */
+  private forgetShown(model: ICodeCellModel, card: ICard | null): void {
+    const recalled = this.recalled.get(model.id);
+    if (recalled && card && card.number >= recalled.number) {
+      this.recalled.delete(model.id);
+    }
+  }
+
   /**
    * Whether the card is of this user's making, or this cell's by what the cluster knows. Somebody else may have put it into
    * the file, to have what a job of this user's has written filled in, and saved where they can read it.
    */
   private mayBelieve(model: ICodeCellModel, card: ICard): boolean {
-    return model.trusted || this.submitted.get(model.id) === card.jobId;
+    return model.trusted || this.submitted.get(model.id)?.id === card.jobId;
   }
 
   /** Other pages must not draw this cell: a kernel does. */
@@ -324,26 +339,58 @@ export class NotebookKeeper implements IDisposable {
     if (ids.length === 0) {
       return;
     }
-    const savedUs = this.file.savedMs * 1000;
+    this.openedUs = this.file.savedMs * 1000;
+    this.newJobs = this.options.followNewJobs(job => void this.onNewJob(job));
     const isHere = (path: string | null) => this.file.isNamed(path);
     const isOver = () => this.disposed;
     const jobs = await this.options.findJobs(ids, isHere, isOver);
     if (this.disposed) {
       return;
     }
-    for (const job of jobs) {
-      if (job.cell_id) {
-        this.submitted.set(job.cell_id, job.id);
-      }
-      const isOpen = job.ended_us === null || job.ended_us > savedUs;
-      if (job.cell_id && job.fills_cell && isOpen) {
-        this.recalled.set(job.cell_id, job);
-      }
-    }
+    jobs.forEach(job => this.remember(job));
     this.lookAtAll();
   }
 
+  private remember(job: JobView): void {
+    const { cell_id: cell, ended_us: endedUs } = job;
+    if (!cell || job.number < (this.submitted.get(cell)?.number ?? 0)) {
+      return;
+    }
+    this.submitted.set(cell, job);
+    if (job.fills_cell && (endedUs === null || endedUs > this.openedUs)) {
+      this.recalled.set(cell, job);
+    }
+  }
+
+  /**
+   * A kernel goes on with the cells in its queue after the page is reloaded, and what they submit is drawn in no page: nor is
+   * it in the notebook that this page saves.
+   */
+  private async onNewJob(job: JobView): Promise<void> {
+    if (!this.file.isNamed(job.notebook_path) || this.isShown(job)) {
+      return;
+    }
+    await new Promise(resolve => setTimeout(resolve, SAY_SO_MS));
+    if (!this.disposed && !this.isShown(job)) {
+      this.remember(job);
+      this.lookAtAll();
+    }
+  }
+
+  /** Whether the job's cell has it, or gets it from its kernel. */
+  private isShown(job: JobView): boolean {
+    const cell = this.cells().find(each => each.model.id === job.cell_id);
+    if (!cell || this.executions.isRunning(cell)) {
+      return true;
+    }
+    const card = cardOf(cell.model.outputs);
+    return card !== null && card.number >= job.number;
+  }
+
   private disposed = false;
+  private newJobs: IDisposable | null = null;
+  /** When the file had been saved as this page got it, by the server's clock. */
+  private openedUs = 0;
   private readonly file: DocumentFile;
   private readonly executions = new Executions(() => this.lookAtAll());
   private readonly watched = new Map<ICodeCellModel, () => void>();
@@ -358,8 +405,8 @@ export class NotebookKeeper implements IDisposable {
     ICodeCellModel,
     { key: string; claim: IClaim }
   >();
-  /** Cell id -> id of the newest job of this user's that it submitted, as the cluster knows. */
-  private readonly submitted = new Map<string, string>();
+  /** Cell id -> the newest job of this user's that it submitted, as the cluster knows. */
+  private readonly submitted = new Map<string, JobView>();
   /** Cell id -> its newest job, where the notebook may not know of it. */
   private readonly recalled = new Map<string, JobView>();
   /** Jobs whose drawing broke off once. */

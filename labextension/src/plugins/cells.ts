@@ -8,20 +8,22 @@ import { INotebookTracker, NotebookPanel } from '@jupyterlab/notebook';
 /* eslint-disable jupyter/prefer-lazy-imports -- the first notebook may be there already */
 import { GpuClient } from '../api/client';
 import { NotebookKeeper } from '../notebook/keeper';
+import { followNewJobs } from '../notebook/newJobs';
 import { lastJobs } from '../notebook/recall';
 import { DEFAULTS } from '../settings';
-import { IGpuSettings, IGpuStreams } from '../tokens';
+import { IGpuCluster, IGpuSettings, IGpuStreams } from '../tokens';
 /* eslint-enable jupyter/prefer-lazy-imports */
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-gpucluster:cells',
   description: 'Goes on filling a cell whose kernel no longer does.',
   autoStart: true,
-  requires: [IGpuStreams],
+  requires: [IGpuStreams, IGpuCluster],
   optional: [INotebookTracker, IGpuSettings],
   activate: (
     app: JupyterFrontEnd,
     streams: IGpuStreams,
+    cluster: IGpuCluster,
     tracker: INotebookTracker | null,
     settings: IGpuSettings | null
   ) => {
@@ -40,6 +42,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
         contents,
         findJobs: (ids, isHere, isOver) =>
           lastJobs(client, ids, isHere, isOver),
+        followNewJobs: onNew => followNewJobs(cluster, onNew),
         savesFilled: () => values().saveFilledCells
       });
       keepers.set(panel, keeper);

@@ -5,9 +5,10 @@ import { Signal } from '@lumino/signaling';
 
 import { CellOp, JobView } from '../../api/schemas';
 import { IChannelHandler, IStreams } from '../../api/streams';
-import { jobView } from '../../model/testing';
+import { fakeCluster, FakeCluster, jobView } from '../../model/testing';
 import { CARD_MIME } from '../card';
 import { NotebookKeeper } from '../keeper';
+import { followNewJobs } from '../newJobs';
 
 /** A cell with the card of a job of which not all was drawn. */
 function cell(id: string, trusted = true, jobId = 'job1'): any {
@@ -76,6 +77,7 @@ class FakePanel {
 
 let claims: string[];
 let panel: FakePanel;
+let cluster: FakeCluster;
 let keeper: NotebookKeeper;
 
 const passed = () => new Promise(done => setTimeout(done, 0));
@@ -113,6 +115,7 @@ async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
       jobs.filter(
         job => ids.includes(job.cell_id!) && isHere(job.notebook_path)
       ),
+    followNewJobs: onNew => followNewJobs(cluster, onNew),
     savesFilled: () => true
   });
   await passed();
@@ -120,6 +123,7 @@ async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
 
 beforeEach(() => {
   claims = [];
+  cluster = fakeCluster();
   grant = channel = null;
 });
 
@@ -209,4 +213,90 @@ describe('a card that somebody may have put there to have the output of a job', 
     await keep([cell('c1', false), cell('c2', false, 'job9')], [job]);
     expect(claims).toEqual([]);
   });
+});
+
+describe('a job that another page, or the queue of a kernel, submits for a cell', () => {
+  const empty = (id: string) => {
+    const made = cell(id);
+    made.model.outputs.clear();
+    return made;
+  };
+  const submitted = jobView({
+    id: 'job2',
+    number: 2,
+    cell_id: 'c2',
+    fills_cell: true,
+    mine: true,
+    ended_us: null,
+    notebook_path: '/home/ada/work/a.ipynb'
+  });
+  const submit = async (job: Partial<JobView> = {}) => {
+    cluster.jobs = [jobView({ ...submitted, ...job })];
+    cluster.emit();
+    await jest.advanceTimersByTimeAsync(0);
+  };
+  const keepWithFakeTime = async (...cells: any[]) => {
+    await keep(cells);
+    jest.useFakeTimers();
+  };
+  afterEach(() => jest.useRealTimers());
+
+  it('is drawn in the cell, once the page into which a kernel draws it could say so', async () => {
+    await keepWithFakeTime(empty('c1'), empty('c2'));
+    await submit();
+    expect(claims).toEqual([]);
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(claims).toEqual(['log work/a.ipynb#c2#job2']);
+  });
+
+  it('is left to the kernel that draws it here', async () => {
+    const running = empty('c2');
+    await keepWithFakeTime(running);
+    const end = run(running);
+    await submit();
+    end.resolve();
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(claims).toEqual([]);
+  });
+
+  it('is left alone in a cell that shows a later one', async () => {
+    await keepWithFakeTime(cell('c2', true, 'job1'));
+    await submit({ number: 0 });
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(claims).toEqual(['log work/a.ipynb#c2#job1']);
+  });
+
+  it.each([
+    ['a copy of the notebook', { notebook_path: '/home/ada/b.ipynb' }],
+    ['somebody else', { mine: false }]
+  ])('is none of this notebook when it is of %s', async (_, other) => {
+    await keepWithFakeTime(empty('c2'));
+    await submit(other);
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(claims).toEqual([]);
+  });
+
+  it('is not asked for any more when the notebook is closed', async () => {
+    await keepWithFakeTime(empty('c2'));
+    expect([...cluster.interests]).toEqual([{ topics: ['mine'] }]);
+    keeper.dispose();
+    expect(cluster.interests.size).toBe(0);
+  });
+});
+
+it('does not bring back what somebody cleared before it was drawn on', async () => {
+  const cleared = cell('c1');
+  const job = jobView({
+    id: 'job1',
+    number: 1,
+    cell_id: 'c1',
+    fills_cell: true,
+    ended_us: null,
+    notebook_path: 'work/a.ipynb'
+  });
+  await keep([cleared], [job]);
+  expect(claims).toEqual(['log work/a.ipynb#c1#job1']);
+  cleared.model.outputs.clear();
+  await passed();
+  expect(claims).toEqual([]);
 });
