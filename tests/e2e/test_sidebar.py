@@ -189,7 +189,9 @@ def test_reload_keeps_which_sections_are_open(page: Any, lab: JupyterServer) -> 
     ):
         sidebar.section("Topology").click()
     expect(sidebar.topology).to_have_count(0)
-    page.wait_for_url(lambda url: "reset" not in url)  # Lab takes it away by and by; a reload would begin anew
+    page.wait_for_url(
+        lambda url: "reset" not in url
+    )  # Lab takes it away by and by; a reload would begin anew
     page.reload()
     expect(sidebar.section("Topology")).to_have_attribute("aria-expanded", "false")
     expect(sidebar.section("Queues")).to_have_attribute("aria-expanded", "true")
