@@ -11,6 +11,9 @@ import * as words from './words';
 
 /** The version of the card's JSON that is understood here. */
 export const CARD_VERSION = 1;
+/** Far more than a kernel writes: a page that shows a card takes no longer, whatever stands in the notebook. */
+const MOST_CHARS = 10_000;
+const MOST_TEXTS = 1000;
 
 /** A job as a card's JSON knows it. */
 export interface ICard {
@@ -175,12 +178,15 @@ function numberOrNull(value: unknown): number | null {
 }
 
 export function text(value: unknown): string {
-  return typeof value === 'string' ? value : '';
+  if (typeof value !== 'string') {
+    return '';
+  }
+  return value.length > MOST_CHARS ? `${value.slice(0, MOST_CHARS)}…` : value;
 }
 
 export function texts(value: unknown): string[] {
   return Array.isArray(value)
-    ? value.filter((each): each is string => typeof each === 'string' && !!each)
+    ? value.slice(0, MOST_TEXTS).map(text).filter(Boolean)
     : [];
 }
 

@@ -24,9 +24,12 @@ export function Figures(props: IFiguresProps): JSX.Element | null {
   const { progress } = job;
   const names = metricNames(progress).slice(0, MOST_METRICS);
   const points = useCourse(cluster, job, names[0], isWanted);
-  const pace = job.state === 'running' ? paceNow(cluster, job, nowUs) : null;
+  const isKnown = !cluster.isGone(job.id);
+  const goesOn = isKnown && job.state === 'running';
+  const pace = goesOn ? paceNow(cluster, job, nowUs) : null;
   const figures: IFact[] = [
-    ['elapsed', words.elapsed(job, nowUs, trans)],
+    // Of a job of some other cluster nobody here can say that it still runs.
+    ['elapsed', isKnown && words.elapsed(job, nowUs, trans)],
     ['steps', words.steps(progress, trans)],
     ...names.map((name, index): IFact => [
       `metric ${name}`,

@@ -53,6 +53,17 @@ function parsed(changes: Record<string, unknown> = {}) {
 }
 
 describe('the JSON of a card', () => {
+  it('is cut where it is longer than a kernel makes it', () => {
+    const { job, hints } = parsed({
+      name: 'n'.repeat(1e6),
+      hints: new Array(1e5).fill('h'.repeat(1e5))
+    });
+    expect(job.name).toHaveLength(10_001);
+    expect(job.name).toMatch(/n…$/);
+    expect(hints).toHaveLength(1000);
+    expect(hints[0]).toHaveLength(10_001);
+  });
+
   it('shows the job as it was to a page that cannot ask the cluster', () => {
     const { job, ...others } = parsed();
     expect(words.standing(job, 0, trans)).toBe(

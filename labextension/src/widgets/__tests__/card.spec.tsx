@@ -475,8 +475,13 @@ describe('a card without news', () => {
 
   it('says that this cluster does not know its job, and shows what is known', async () => {
     const cluster = fakeCluster({ gone: ['j12'] });
-    await show({ ...SUBMITTED, state: 'running' }, cluster);
+    const started_us = NOW_US - 600e6;
+    await show(
+      { ...SUBMITTED, state: 'running', started_us, progress: null },
+      cluster
+    );
     expect(shown()).toContain('this cluster does not know this job (any more)');
+    expect(shown()).not.toContain('so far'); // it may have ended long ago
     expect(screen.getByRole('region').getAttribute('aria-label')).toBe(
       'job 12 train-resnet: running'
     );
