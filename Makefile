@@ -12,11 +12,12 @@ export PATH := $(abspath $(BIN)):$(PATH)
 unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab test lint types unit property integration e2e jslint jstest soak wheel clean format
+.PHONY: help setup demo lab test lint types unit property integration e2e jslint jstest pictures soak wheel clean format
 
 help:
 	@sed -n 's/^# make /make /p' Makefile
 	@echo "make lint | types | unit | property | integration | e2e | jslint | jstest   one part of make test"
+	@echo "make pictures make the pictures of README and docs anew, in docs/images"
 	@echo "make soak     the crash test, for longer (SOAK_KILLS=5000)"
 	@echo "make wheel    build dist/*.whl      make format   format the sources      make clean   remove what was built"
 

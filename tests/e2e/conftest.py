@@ -5,6 +5,7 @@ LABEXTENSION_BUILD=<folder> serves the lab extension that was built there instea
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -21,6 +22,8 @@ CHROMIUM_FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
+
+NUMBERS = itertools.count(1)
 
 
 def missing(what: str) -> None:
@@ -90,11 +93,11 @@ def page(watch: Watch) -> Any:
 
 @pytest.fixture
 def submitted(lab: JupyterServer) -> Iterator[Callable[..., Submitted]]:
-    """Submits jobs (what for, options, command) that end with the test; without a command they sleep."""
+    """Submits jobs (what for, options, command) that end with the test; no two have the same name."""
     jobs = []
 
     def submitted(purpose: str, options: str, *command: str) -> Submitted:
-        jobs.append(Submitted(lab, purpose, options, *command))
+        jobs.append(Submitted(lab, f"{purpose}-{next(NUMBERS)}", options, *command))
         return jobs[-1]
 
     yield submitted

@@ -193,16 +193,20 @@ class Palette:
         self.page = page
         self.root = page.get_by_role("region", name="Command Palette Section")
 
-    def search(self, words: str) -> Palette:
-        self.page.keyboard.press("Control+Shift+C")
-        self.root.get_by_role("textbox").fill(words)
-        return self
-
-    def command(self, label: str) -> Any:
-        return self.root.get_by_role("menuitem", name=label)
-
     def run(self, label: str) -> None:
-        self.command(label).click()
+        """Open it, which a page that is still loading may not do at once, or close again; find the command; run it."""
+        words = self.root.get_by_role("textbox")
+        found = self.root.locator(".lm-mod-active").filter(has_text=label)
+
+        def is_found() -> bool:
+            if not words.is_visible():
+                self.page.keyboard.press("Control+Shift+C")
+            elif words.input_value() != label:
+                words.fill(label)
+            return bool(found.is_visible())
+
+        wait_for(is_found, f"{label!r} in the palette")
+        words.press("Enter")
 
 
 class LiveFrames:

@@ -112,7 +112,7 @@ def test_log(scene: Training, page: Any) -> None:
 
 
 def test_large_topology(scene: Training, page: Any) -> None:
-    Palette(page).search("gpu topology").run("Open the GPU Topology")
+    Palette(page).run("Open the GPU Topology")
     topology = page.get_by_role("tabpanel", name="GPU topology")
     expect(topology.get_by_role("gridcell", name=scene.name).first).to_be_visible()
     assert complaints(page, topology) == []

@@ -48,7 +48,7 @@ def test_sidebar_leads_to_the_cell(page: Any, lab: JupyterServer) -> None:
     notebook = training.notebook.in_notebook7()
     training.run()
     notebook.select(0)
-    Palette(page).search("gpu show").run("Show the GPU Cluster")
+    Palette(page).run("Show the GPU Cluster")
     Sidebar(page).job("chosen").press("Go to the cell")
     wait_for(lambda: notebook.active_cell() == 1, "the cell is selected")
     training.finish()

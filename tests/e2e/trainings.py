@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import subprocess
 import sys
@@ -58,12 +57,10 @@ class Training:
 
 
 class Submitted:
-    """A job from the command line. Its name begins with what it is for, and no other job has it."""
+    """A job from the command line; without a command it sleeps."""
 
-    _numbers = itertools.count(1)
-
-    def __init__(self, server: JupyterServer, purpose: str, options: str, *command: str) -> None:
-        self.name = f"{purpose}-{next(self._numbers)}"
+    def __init__(self, server: JupyterServer, name: str, options: str, *command: str) -> None:
+        self.name = name
         self._server = server
         asked = [*options.split(), "--name", self.name, "--", *(command or ("sleep", "600"))]
         done = subprocess.run(
