@@ -53,7 +53,9 @@ describe('ProgressBar', () => {
     const bar = screen.getByRole('progressbar', { name: 'job 12 train' });
     expect(bar.getAttribute('aria-valuenow')).toBe('30');
     expect(bar.getAttribute('aria-valuetext')).toBe('step 30/100');
-    expect((bar.firstChild as HTMLElement).style.width).toBe('30.4%');
+    expect((bar.firstChild as HTMLElement).style.transform).toBe(
+      'translateX(-69.6%)'
+    );
   });
 
   it('is not there when nobody knows how far there is to go', () => {
