@@ -187,7 +187,7 @@ class PageChannels:
         return len(self._open)
 
     def open(self, request: Open) -> asyncio.Task[None]:
-        """Begin a channel; its task. Raises InvalidRequest, NotFound, TooLarge."""
+        """Begin a channel; its task. Raises InvalidRequest, NotFound, and while there are too many Unavailable."""
         number = request.channel
         if number <= self._last:
             raise InvalidRequest(
@@ -195,7 +195,8 @@ class PageChannels:
             )
         self._last = number
         if len(self._open) >= MAX_CHANNELS:
-            raise TooLarge(f"a page may have {MAX_CHANNELS} channels at a time", field="channel")
+            reason = f"a page may have {MAX_CHANNELS} channels at a time, and this one has"
+            raise Unavailable(reason, field="channel", hint="Close a log or a notebook; it is tried again.")
         channel = Channel(number, source_of(request, self._link), self._send, self._log)
         task = asyncio.create_task(self._carry(number, channel), name=f"gpucluster channel {number}")
         self._open[number] = (channel, task)

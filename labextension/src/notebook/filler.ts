@@ -6,9 +6,11 @@ import { ApiError } from '../api/errors';
 import { IClaim, IStreams } from '../api/streams';
 import { CellDrawing, CellOp } from '../api/schemas';
 import { OutputSink } from './sink';
+import { Turns } from './turns';
 
 export interface IFillerOptions {
   streams: IStreams;
+  turns: Turns;
   model: ICodeCellModel;
   /** One cell of one document of one server, and its job: what pages claim. */
   key: string;
@@ -36,10 +38,10 @@ export class CellFiller implements IDisposable {
     );
     this.outputs.changed.connect(this.onOutputsChanged, this);
     this.claim = options.streams.claim(options.key, 'log', claimed => {
-      if (claimed.granted) {
-        void this.begin();
-      } else {
+      if (!claimed.granted) {
         this.pause();
+      } else if (!this.turn) {
+        this.turn = options.turns.take(() => void this.begin());
       }
     });
   }
@@ -73,10 +75,12 @@ export class CellFiller implements IDisposable {
   }
 
   private async begin(): Promise<void> {
-    if (this.channel || this.ended || !(await this.options.mayFill())) {
+    const isRight = await this.options.mayFill();
+    if (this.ended || this.channel || !this.claim.granted) {
       return;
     }
-    if (this.ended || this.channel || !this.claim.granted) {
+    if (!isRight) {
+      this.pause();
       return;
     }
     const { jobId, drawing, card } = this.options;
@@ -130,6 +134,8 @@ export class CellFiller implements IDisposable {
   }
 
   private pause(): void {
+    this.turn?.dispose();
+    this.turn = null;
     if (this.channel) {
       this.channel.dispose();
       this.channel = null;
@@ -163,6 +169,7 @@ export class CellFiller implements IDisposable {
   }
 
   private anew = true;
+  private turn: IDisposable | null = null;
   private channel: IDisposable | null = null;
   private claim: IClaim;
   private changing = false;

@@ -14,10 +14,13 @@ import { cardOf, ICard, isWhole, submitsItself } from './card';
 import { DocumentFile } from './document';
 import { Executions } from './executions';
 import { CellFiller } from './filler';
+import { Turns } from './turns';
 
 export interface IKeeperOptions {
   panel: NotebookPanel;
   streams: IStreams;
+  /** The page's: a notebook of many unfinished cells must leave room for its panels. */
+  turns: Turns;
   contents: Contents.IManager;
   /** The newest job of each cell, of the user's own that were submitted by a notebook of such a path. */
   findJobs: (
@@ -253,6 +256,7 @@ export class NotebookKeeper implements IDisposable {
     const filler = new CellFiller({
       ...unfinished,
       streams: this.options.streams,
+      turns: this.options.turns,
       model,
       key: this.key(model, unfinished.jobId),
       mayFill: () => this.mayFill(cell, unfinished.jobId),

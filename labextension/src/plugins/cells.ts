@@ -10,9 +10,13 @@ import { GpuClient } from '../api/client';
 import { NotebookKeeper } from '../notebook/keeper';
 import { followNewJobs } from '../notebook/newJobs';
 import { lastJobs } from '../notebook/recall';
+import { Turns } from '../notebook/turns';
 import { DEFAULTS } from '../settings';
 import { IGpuCluster, IGpuSettings, IGpuStreams } from '../tokens';
 /* eslint-enable jupyter/prefer-lazy-imports */
+
+/** Of the 64 channels that a page may have. */
+const FILLED_AT_A_TIME = 32;
 
 export const cells: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-gpucluster:cells',
@@ -30,6 +34,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
     const { contents, serverSettings } = app.serviceManager;
     const client = new GpuClient(serverSettings);
     const values = () => settings?.values ?? DEFAULTS;
+    const turns = new Turns(FILLED_AT_A_TIME);
     const keepers = new Map<NotebookPanel, NotebookKeeper>();
 
     const keep = (panel: NotebookPanel) => {
@@ -39,6 +44,7 @@ export const cells: JupyterFrontEndPlugin<void> = {
       const keeper = new NotebookKeeper({
         panel,
         streams,
+        turns,
         contents,
         findJobs: (ids, isHere, isOver) =>
           lastJobs(client, ids, isHere, isOver),

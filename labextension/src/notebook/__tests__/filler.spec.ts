@@ -3,6 +3,7 @@ import { OutputAreaModel } from '@jupyterlab/outputarea';
 import { CellOp, Claimed } from '../../api/schemas';
 import { IChannelHandler, IStreams } from '../../api/streams';
 import { CellFiller } from '../filler';
+import { Turns } from '../turns';
 
 type Told = Pick<Claimed, 'granted' | 'holder'>;
 
@@ -42,7 +43,7 @@ class FakeStreams {
   }
 }
 
-function filling(mayFill = true) {
+function filling(mayFill = true, turns = new Turns(1)) {
   const streams = new FakeStreams();
   const model: any = {
     outputs: new OutputAreaModel({ trusted: true }),
@@ -53,6 +54,7 @@ function filling(mayFill = true) {
   const ends: boolean[] = [];
   const filler = new CellFiller({
     streams: streams as unknown as IStreams,
+    turns,
     model,
     key: 'a.ipynb#c#j',
     jobId: 'j',
@@ -142,5 +144,38 @@ describe('CellFiller', () => {
     streams.begin(card);
     streams.handler!.onEnded!();
     expect(ends).toEqual([false]);
+  });
+
+  it('waits until others are through, or out of the way', async () => {
+    const turns = new Turns(1);
+    const first = filling(true, turns);
+    const second = filling(false, turns); // has nothing left to fill once it may
+    const third = filling(true, turns);
+    for (const { grant } of [first, second, third]) {
+      await grant();
+    }
+    first.streams.begin(card);
+    expect(third.streams.handler).toBeNull();
+    first.streams.begin({ op: 'done' });
+    await new Promise(done => setTimeout(done, 0));
+    third.streams.begin(card);
+    expect(text(third.model)).toEqual(['card']);
+  });
+
+  it('gives its turn up with its claim, and takes another with the next', async () => {
+    const turns = new Turns(1);
+    const first = filling(true, turns);
+    const second = filling(true, turns);
+    await first.grant();
+    await second.grant();
+    first.streams.tell({ granted: false, holder: null });
+    await Promise.resolve();
+    second.streams.begin(card);
+    await first.grant();
+    expect(first.streams.handler).toBeNull();
+    second.filler.dispose();
+    await Promise.resolve();
+    first.streams.begin(card);
+    expect(text(first.model)).toEqual(['card']);
   });
 });

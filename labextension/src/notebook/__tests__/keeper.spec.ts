@@ -9,6 +9,7 @@ import { fakeCluster, FakeCluster, jobView } from '../../model/testing';
 import { CARD_MIME } from '../card';
 import { NotebookKeeper } from '../keeper';
 import { followNewJobs } from '../newJobs';
+import { Turns } from '../turns';
 
 /** A cell with the card of a job of which not all was drawn. */
 function cell(id: string, trusted = true, jobId = 'job1'): any {
@@ -108,6 +109,7 @@ async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
   keeper = new NotebookKeeper({
     panel: panel as any,
     streams: streams as unknown as IStreams,
+    turns: new Turns(9),
     contents: {
       get: async () => panel.context.contentsModel
     } as any,
