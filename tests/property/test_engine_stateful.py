@@ -49,6 +49,7 @@ from gpucluster.model.jobs import Progress, Requeue, StopCause, TaskExit, TaskRo
 from gpucluster.model.queues import QueueSpec
 from gpucluster.model.topology import Gpu, GpuHealth, Node, NodeHealth
 from gpucluster.policy.cycle import decide
+from gpucluster.policy.free import free_gpus, idle_gpus
 
 TYPES = ("A100", "T4")
 Rank = tuple[str, int]  # attempt id and rank
@@ -328,6 +329,25 @@ class EngineMachine(RuleBasedStateMachine):
         if hasattr(self, "bench"):
             for job_id in self.bench.engine.state.jobs:
                 assert self.bench.why(job_id).sentence
+
+    @invariant()
+    def books_move_only_with_an_event_that_tells_of_more_than_a_step_report(self) -> None:
+        """What is told of queues is worked out again only then."""
+        if hasattr(self, "bench"):
+            engine, state = self.bench.engine, self.bench.engine.state
+            books = (
+                free_gpus(state.tree, idle_gpus(state.space)),
+                {queue.name: dict(queue.used) for queue in state.tree.queues.values()},
+                {node.name: node.health for node in state.nodes.values()},
+                dict(state.waiting),
+                dict(state.holding),
+            )
+            if self.books is not None and self.books[:2] == (engine, engine.books_seq):
+                assert books == self.books[2]
+            self.books = (engine, engine.books_seq, books)
+
+    #: The engine, its books_seq and its books after the last step.
+    books: tuple[Engine, int, Any] | None = None
 
     def teardown(self) -> None:
         if not hasattr(self, "bench"):

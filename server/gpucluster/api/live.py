@@ -140,7 +140,7 @@ class Follower:
             self._sent.roll_back()
             raise
         # From here on nothing is awaited: what is read is of one moment.
-        if changes.any or line.full:
+        if changes.books or line.full:
             self._add_queues(line)
         self._add_nodes(line, changes, look)
         if "status" in self._query.topics:

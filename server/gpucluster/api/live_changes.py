@@ -40,6 +40,7 @@ class Changes:
 
     def __init__(self, *, is_anew: bool = False) -> None:
         self.any = False
+        self.books = False  # anything but step reports
         self.is_anew = is_anew  # nothing counts as sent: a first line, or one after events that are missing
         self.full: set[Topic] = set()  # topics of which all is to be sent
         self.jobs: dict[str, str] = {}  # id -> id of its owner
@@ -50,6 +51,7 @@ class Changes:
     def add(self, events: Iterable[PublishedEvent]) -> None:
         for event in events:
             self.any = True
+            self.books |= event.kind != "job.progress"
             if event.kind == "node.health":
                 self.nodes[str(event.data.get("node"))] = None
             elif event.kind == "job.progress" and event.job_id is not None:
@@ -67,7 +69,7 @@ class Changes:
 
     def everything(self, topics: Collection[Topic]) -> None:
         """Events are missing: all is to be sent."""
-        self.any = self.is_anew = True
+        self.any = self.books = self.is_anew = True
         self.full.update(topics)
 
 

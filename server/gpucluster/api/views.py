@@ -88,10 +88,10 @@ _READERS_ONLY_KINDS = frozenset({"job.progress"})
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Figures:
-    """What takes a walk over all queues or GPUs, of `engine` when its newest event was `seq`."""
+    """What takes a walk over all queues or GPUs, of `engine` as its books were at `books_seq`."""
 
     engine: Engine
-    seq: int
+    books_seq: int
     free: dict[str, FreeGpus]  # by queue
     simulated: bool
     gpus: int
@@ -103,7 +103,7 @@ def _figures(engine: Engine) -> _Figures:
     gpus = [gpu for node in engine.state.nodes.values() for gpu in node.gpus]
     return _Figures(
         engine=engine,
-        seq=engine.last_seq,
+        books_seq=engine.books_seq,
         free=free_gpus(engine.state.tree, idle_gpus(engine.state.space)),
         simulated=any(gpu.simulated for gpu in gpus),
         gpus=len(gpus),
@@ -291,7 +291,7 @@ class Views:
         """Worked out once for all callers: the books change with an event, and with another engine."""
         engine = self._engine()
         known = self._known_figures
-        if known is None or known.engine is not engine or known.seq != engine.last_seq:
+        if known is None or known.engine is not engine or known.books_seq != engine.books_seq:
             known = self._known_figures = _figures(engine)
         return known
 

@@ -63,6 +63,8 @@ class Engine:
         self.state = ClusterState(queues, nodes)
         self.options = options
         self.last_seq = 0
+        #: Of the newest event that tells of more than a step report: the books are as they were then.
+        self.books_seq = 0
         self._now_us = 0
         self._is_first_step = True
         self._timers: Timers[TimerKey] = Timers()
@@ -90,7 +92,7 @@ class Engine:
         Attempts go on holding what they held; what became of their tasks is told by the backend's adoption events.
         The first step asks again for the stops of attempts that were being stopped.
         """
-        self.last_seq = recovered.last_seq
+        self.last_seq = self.books_seq = recovered.last_seq
         self._jobs.last_job_number = recovered.last_job_number
         for setting in recovered.health_settings:
             self.state.set_health(setting)
@@ -157,6 +159,8 @@ class Engine:
             self._cycle(now_us)
         self._publish_queues(record)
         self.last_seq = record.last_seq
+        if record.has_moved:
+            self.books_seq = record.last_seq
         return record.result(self._timers.next_us())
 
     def _begin(self, record: StepRecord) -> None:

@@ -36,6 +36,7 @@ class StepRecord:
     def __init__(self, now_us: int, last_seq: int) -> None:
         self.now_us = now_us
         self.last_seq = last_seq
+        self.has_moved = False  # an event tells of more than a step report
         self.instructions: list[Instruction] = []
         self.ended_jobs: list[Job] = []
         self.refused: list[tuple[EngineEvent, GpuclusterError]] = []
@@ -84,6 +85,7 @@ class StepRecord:
     ) -> None:
         """The next event of the cluster's sequence. Whose it is decides who may see it."""
         self.last_seq += 1
+        self.has_moved |= kind != "job.progress"
         self._events.append(
             PublishedEvent(
                 seq=self.last_seq,
