@@ -63,25 +63,44 @@ export class DocumentFile {
     return done(this.context.revert());
   }
 
-  /** Save, unless that would end in a question: read-only, or changed by somebody else. */
-  async save(): Promise<void> {
+  /** Save what is unsaved, unless that would end in a question: read-only, or changed by somebody else. */
+  save(): Promise<void> {
+    this.next ??= this.last.then(() => this.saveNext());
+    return this.next;
+  }
+
+  private async saveNext(): Promise<void> {
+    const maySave = await this.maySave();
+    this.next = null; // what changes from now on needs one more
+    this.last = maySave ? done(this.context.save()) : Promise.resolve(false);
+    await this.last;
+  }
+
+  /** Asked when nobody else is saving: two at once would look like a conflict. */
+  private async maySave(): Promise<boolean> {
     const { context } = this;
+    let isNewer: boolean | null = null;
+    do {
+      await this.untilSaved();
+      if (
+        this.saving ||
+        context.isDisposed ||
+        !context.contentsModel?.writable
+      ) {
+        return false;
+      }
+      isNewer = await this.isNewerOnDisk();
+    } while (this.saving);
+    return isNewer === false && this.isDirty && !context.isDisposed;
+  }
+
+  private async untilSaved(): Promise<void> {
     if (this.saving) {
-      // Two at once would look like a conflict; and what is being saved may not have the newest yet.
       await new Promise<void>(resolve => {
         this.saved.push(resolve);
         setTimeout(resolve, PATIENCE_MS);
       });
     }
-    if (
-      this.saving ||
-      context.isDisposed ||
-      !context.contentsModel?.writable ||
-      (await this.isNewerOnDisk()) !== false
-    ) {
-      return;
-    }
-    await done(context.save());
   }
 
   /** As far as can be told: a server that is away tells nothing. */
@@ -95,6 +114,8 @@ export class DocumentFile {
     }
   }
 
+  private next: Promise<void> | null = null;
+  private last: Promise<unknown> = Promise.resolve();
   private saving = false;
   private saved: (() => void)[] = [];
 }

@@ -83,6 +83,7 @@ export class NotebookKeeper implements IDisposable {
     panel.content.model.cells.changed.connect(this.onCellsChanged, this);
     panel.disposed.connect(() => this.dispose());
     this.file.onClean(() => this.onClean());
+    this.isEdited = this.file.isDirty;
     panel.content.model.contentChanged.connect(this.onContentChanged, this);
     this.onCellsChanged();
     try {
@@ -94,9 +95,8 @@ export class NotebookKeeper implements IDisposable {
 
   /** A change that no filler made: whoever made it saves it. */
   private onContentChanged(): void {
-    const fillers = [...this.fillers.values()];
-    if (!fillers.some(filler => filler.isWriting)) {
-      fillers.forEach(filler => this.edited.add(filler));
+    if (![...this.fillers.values()].some(filler => filler.isWriting)) {
+      this.isEdited = true;
     }
   }
 
@@ -252,7 +252,6 @@ export class NotebookKeeper implements IDisposable {
 
   private fill(cell: CodeCell, unfinished: IUnfinished): void {
     const { model } = cell;
-    let wasClean = false;
     const filler = new CellFiller({
       ...unfinished,
       streams: this.options.streams,
@@ -260,16 +259,12 @@ export class NotebookKeeper implements IDisposable {
       model,
       key: this.key(model, unfinished.jobId),
       mayFill: () => this.mayFill(cell, unfinished.jobId),
-      onBegin: () => {
-        wasClean = !this.file.isDirty;
-        this.executions.letGo(cell);
-      },
+      onBegin: () => this.executions.letGo(cell),
       onEnd: (whole, why) => {
         this.fillers.delete(model);
         this.recalled.delete(model.id);
         if (whole) {
-          const saves = wasClean && !this.edited.has(filler);
-          void this.keepUntilSaved(filler, saves);
+          void this.keepUntilSaved(filler);
         } else {
           this.onBrokenOff(model, unfinished.jobId, why);
         }
@@ -290,12 +285,9 @@ export class NotebookKeeper implements IDisposable {
     return this.unfinished(model, cardOf(model.outputs))?.jobId === jobId;
   }
 
-  private async keepUntilSaved(
-    filler: CellFiller,
-    saves: boolean
-  ): Promise<void> {
+  private async keepUntilSaved(filler: CellFiller): Promise<void> {
     this.unsaved.add(filler);
-    if (saves && this.options.savesFilled()) {
+    if (!this.isEdited && this.options.savesFilled()) {
       await this.file.save();
     }
     if (!this.file.isDirty) {
@@ -305,6 +297,7 @@ export class NotebookKeeper implements IDisposable {
 
   /** The file has all that this page drew: other pages may look at it. */
   private onClean(): void {
+    this.isEdited = false;
     this.unsaved.forEach(filler => filler.dispose());
     this.unsaved.clear();
     this.lookAtAll();
@@ -400,9 +393,9 @@ export class NotebookKeeper implements IDisposable {
   private readonly watched = new Map<ICodeCellModel, () => void>();
   private readonly toLookAt = new Set<ICodeCellModel>();
   private looksSoon = false;
+  /** Something is unsaved that no filler has drawn. */
+  private isEdited = false;
   private readonly fillers = new Map<ICodeCellModel, CellFiller>();
-  /** Fillers during whose work somebody changed the notebook. */
-  private readonly edited = new WeakSet<CellFiller>();
   /** Fillers that are through, whose cells are not in the file yet. */
   private readonly unsaved = new Set<CellFiller>();
   private readonly kernelClaims = new Map<

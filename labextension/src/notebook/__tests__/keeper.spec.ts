@@ -15,6 +15,9 @@ import { Turns } from '../turns';
 function cell(id: string, trusted = true, jobId = 'job1'): any {
   const model = {
     id,
+    set executionState(_: string) {
+      panel.contentChanged.emit();
+    },
     trusted,
     isDisposed: false,
     outputs: new OutputAreaModel({ trusted }),
@@ -54,9 +57,10 @@ class FakePanel {
     localPath: 'work/a.ipynb',
     path: 'work/a.ipynb',
     isDisposed: false,
-    model: { dirty: true, stateChanged: new Signal<object, void>({}) },
+    model: { dirty: true, stateChanged: new Signal<object, any>({}) },
     save: async () => {
       this.saves++;
+      this.becomeClean();
     },
     saveState: new Signal<object, string>({}),
     contentsModel: { last_modified: '2026-03-01T10:00:00Z', writable: true }
@@ -68,6 +72,11 @@ class FakePanel {
     },
     widgets: this.widgets
   };
+
+  becomeClean(): void {
+    this.context.model.dirty = false;
+    this.context.model.stateChanged.emit({ name: 'dirty' });
+  }
 
   /** Other cells, or the same ones in another order. */
   change(...widgets: any[]): void {
@@ -83,7 +92,7 @@ let keeper: NotebookKeeper;
 
 const passed = () => new Promise(done => setTimeout(done, 0));
 
-let grant: (() => void) | null;
+let grants: (() => void)[];
 let channel: IChannelHandler<CellOp> | null;
 
 async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
@@ -95,10 +104,10 @@ async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
         granted: false,
         dispose: () => claims.splice(claims.indexOf(`${role} ${key}`), 1)
       };
-      grant = () => {
+      grants.push(() => {
         claim.granted = true;
         onChange({ granted: true });
-      };
+      });
       return claim;
     },
     open: (handler: IChannelHandler<CellOp>) => {
@@ -126,7 +135,8 @@ async function keep(cells: any[], jobs: JobView[] = []): Promise<void> {
 beforeEach(() => {
   claims = [];
   cluster = fakeCluster();
-  grant = channel = null;
+  grants = [];
+  channel = null;
 });
 
 afterEach(() => keeper.dispose());
@@ -163,30 +173,57 @@ describe('a cell that its kernel draws', () => {
   });
 });
 
-describe('a notebook of which a cell was filled', () => {
-  const fill = async (meanwhile: () => void) => {
-    const filled = cell('c1');
-    Object.defineProperty(filled.model, 'executionState', {
-      set: () => panel.contentChanged.emit()
-    });
-    await keep([filled]);
-    panel.context.model.dirty = false;
-    grant!();
-    await passed();
-    channel!.start();
-    panel.context.model.dirty = true;
-    meanwhile();
-    void channel!.onItems([{ op: 'card' }, { op: 'done' }]);
-    await passed();
-    return panel.saves;
+describe('a notebook of which cells were filled', () => {
+  /** Begins to draw each cell; gives what ends it. */
+  const begin = async (...ids: string[]): Promise<(() => Promise<void>)[]> => {
+    await keep(ids.map(id => cell(id, true, id)));
+    panel.becomeClean();
+    const ends = [];
+    for (const grant of grants) {
+      grant();
+      await passed();
+      const { start, onItems } = channel!;
+      start();
+      panel.context.model.dirty = true;
+      ends.push(async () => {
+        void onItems([{ op: 'card' }, { op: 'done' }]);
+        panel.context.model.dirty = true;
+        await passed();
+      });
+    }
+    return ends;
   };
 
   it('is saved', async () => {
-    expect(await fill(() => undefined)).toBe(1);
+    const [end] = await begin('c1');
+    await end();
+    expect(panel.saves).toBe(1);
+  });
+
+  it('is saved again for one that was drawn beside another', async () => {
+    const [endOne, endOther] = await begin('c1', 'c2');
+    await endOne();
+    await endOther();
+    expect(panel.saves).toBe(2);
   });
 
   it('is left to whoever changed something else in it meanwhile', async () => {
-    expect(await fill(() => panel.contentChanged.emit())).toBe(0);
+    const [end] = await begin('c1');
+    panel.contentChanged.emit();
+    await end();
+    expect(panel.saves).toBe(0);
+  });
+
+  it('is left to whoever has changed something in it before', async () => {
+    await keep([cell('c1')]);
+    panel.becomeClean();
+    panel.contentChanged.emit();
+    grants[0]();
+    await passed();
+    channel!.start();
+    void channel!.onItems([{ op: 'card' }, { op: 'done' }]);
+    await passed();
+    expect(panel.saves).toBe(0);
   });
 });
 
