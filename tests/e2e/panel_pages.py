@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import playwright.sync_api as playwright_api
 from pages import show_sidebar, wait_for
 
 
@@ -75,7 +76,8 @@ class Sidebar:
         return dict(self.page.evaluate("() => window.movements"))
 
     def banners(self) -> list[dict[str, str]]:
-        return list(self.page.evaluate("() => window.banners"))
+        seen = self.page.evaluate("() => window.banners")
+        return [{name: text.replace("\xa0", " ") for name, text in banner.items()} for banner in seen]
 
     def resize(self, width: int) -> None:
         """Drag its edge."""
@@ -139,9 +141,17 @@ class JobRow:
         return self.row.get_by_role("progressbar")
 
     def press(self, action: str) -> None:
-        """A button of the row; they are there for the pointer that is on the row."""
-        self.row.hover()
-        self.row.get_by_role("button", name=action).click()
+        """A button of the row; they are there for the pointer that is on the row, and a row may still move."""
+
+        def is_pressed() -> bool:
+            self.row.hover()
+            try:
+                self.row.get_by_role("button", name=action).click(timeout=2_000)
+            except playwright_api.TimeoutError:
+                return False
+            return True
+
+        wait_for(is_pressed, f"the button {action!r}")
 
     def cancel(self) -> None:
         self.press("Cancel job")
@@ -312,14 +322,16 @@ _OVERLAPS = """root => {
 
 _SIDEWAYS = """root => {
   const {left, right} = root.getBoundingClientRect();
-  const isThere = element => element.checkVisibility() && !element.closest('.jp-gpucluster-spoken, [role=tooltip]');
+  // How far a bar is filled is shown by moving what fills it.
+  const isMeant = element => element.closest('.jp-gpucluster-spoken, [role=tooltip], .jp-gpucluster-progress > span');
   const found = [];
-  for (const element of [root, ...root.querySelectorAll('*')].filter(isThere)) {
-    const style = getComputedStyle(element);
+  for (const element of [root, ...root.querySelectorAll('*')]) {
     const box = element.getBoundingClientRect();
-    const isScrolled = ['auto', 'scroll'].includes(style.overflowX) && element.scrollWidth > element.clientWidth;
-    if (isScrolled || (box.width && (box.left < left - 1 || box.right > right + 1))) {
-      found.push(`${element.className}: ${element.scrollWidth} > ${element.clientWidth}`);
+    const isScrolled = ['auto', 'scroll'].includes(getComputedStyle(element).overflowX)
+      && element.scrollWidth > element.clientWidth;
+    const standsOut = box.width > 0 && (box.left < left - 1 || box.right > right + 1);
+    if (element.checkVisibility() && !isMeant(element) && (isScrolled || standsOut)) {
+      found.push(`${element.getAttribute('class')}: ${element.scrollWidth} > ${element.clientWidth}`);
     }
   }
   return found;

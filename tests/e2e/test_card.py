@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,10 +25,12 @@ queues:
 
 
 @pytest.fixture
-def training(page: Any, lab: JupyterServer, request: Any) -> Training:
+def training(page: Any, lab: JupyterServer, request: Any) -> Iterator[Training]:
     """A training at its first step, waited for by its cell, so the kernel is busy."""
     name = request.node.name.removeprefix("test_").replace("_", "-")
-    return Training(page, lab, name).open().run()
+    training = Training(page, lab, name).open().run()
+    yield training
+    training.finish()
 
 
 def test_card_shows_progress_its_course_and_the_first_feedback(training: Training, page: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -69,12 +69,13 @@ def test_bars_squares_and_progress_move_with_the_job(page: Any, lab: JupyterServ
 
 
 @pytest.fixture
-def busy(page: Any, lab: JupyterServer, request: Any) -> Training:
+def busy(page: Any, lab: JupyterServer, request: Any) -> Iterator[Training]:
     """A training that runs, waited for by its cell, so the kernel is busy; the sidebar is open."""
     training = Training(page, lab, request.node.name.removeprefix("test_")[:30]).open().run()
     Sidebar(page).show()
     wait_for(lambda: training.notebook.kernel_status() == "busy", "a busy kernel")
-    return training
+    yield training
+    training.finish()
 
 
 def test_cancel_from_the_sidebar_while_the_kernel_is_busy(busy: Training, page: Any) -> None:
@@ -185,7 +186,10 @@ def test_reload_keeps_which_sections_are_open(page: Any, lab: JupyterServer) -> 
     sidebar = Sidebar(page).show()
     expect(sidebar.section("Topology")).to_have_attribute("aria-expanded", "true")
     with page.expect_response(
-        lambda answer: "/api/workspaces/" in answer.url and answer.request.method == "PUT"
+        lambda answer: (
+            "/api/workspaces/" in answer.url
+            and '"closedSections":["topology"]' in (answer.request.post_data or "")
+        )
     ):
         sidebar.section("Topology").click()
     expect(sidebar.topology).to_have_count(0)

@@ -96,9 +96,13 @@ def cancel(server: JupyterServer, job: str) -> None:
 
 
 def scheduler_pid(server: JupyterServer) -> int:
-    status, body = server.request("GET", "gpucluster/api/v1/status")
-    assert status == 200, body
-    return int(body["pid"])
+    """Of the scheduler that answers, or of the next one that does."""
+
+    def pid() -> int:
+        status, body = server.request("GET", "gpucluster/api/v1/status")
+        return int(body["pid"]) if status == 200 else 0
+
+    return int(wait_for(pid, "a scheduler"))
 
 
 def end_all(server: JupyterServer) -> None:
