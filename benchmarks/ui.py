@@ -19,7 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -294,25 +294,29 @@ def received_table(figures: dict[str, Any]) -> str:
 
 def watchers_table(rows: dict[str, dict[str, float]]) -> str:
     lines = [
-        "| each of | Jupyter server | scheduler | on the wire | uncompressed | servers ÷ watcher's | wire ÷ watcher's |",
-        "|---|---|---|---|---|---|---|",
+        "| each of | Jupyter server | scheduler | messages | on the wire | uncompressed "
+        "| servers ÷ watcher's | wire ÷ watcher's |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     words = {"watch": "watcher", "poll": "poller", "idle": "page with the sidebar hidden"}
     for name, row in rows.items():
         kind, _, count = name.partition(" ")
         what = "nobody watches" if not count else f"{count} {words[kind]}{'s' if count != '1' else ''}"
-        line = (
+        beside = rows[f"watch {count}"] if kind == "poll" else None
+        lines.append(
             f"| {what} | {row['jupyter_ms_per_s']:.1f} ms/s | {row['scheduler_ms_per_s']:.1f} ms/s "
-            f"| {row['wire_bytes_per_s'] / 1000:.1f} kB/s | {row['plain_bytes_per_s'] / 1000:.1f} kB/s "
+            f"| {row['messages_per_s']:.1f}/s | {row['wire_bytes_per_s'] / 1000:.1f} kB/s "
+            f"| {row['plain_bytes_per_s'] / 1000:.1f} kB/s "
+            f"| {_ratio(row, beside, _both)} | {_ratio(row, beside, lambda one: one['wire_bytes_per_s'])} |"
         )
-        beside = rows.get(f"watch {count}") if kind == "poll" else None
-        if beside:
-            cpu = _both(row) / _both(beside)
-            line += f"| {cpu:.1f} | {row['wire_bytes_per_s'] / beside['wire_bytes_per_s']:.1f} |"
-        else:
-            line += "| | |"
-        lines.append(line)
     return "\n".join(lines)
+
+
+def _ratio(
+    row: dict[str, float], beside: dict[str, float] | None, figure: Callable[[dict[str, float]], float]
+) -> str:
+    """Nothing where there is nothing beside it, or the other is too small to have been measured in a short run."""
+    return f"{figure(row) / figure(beside):.1f}" if beside and figure(beside) > 0 else ""
 
 
 def _both(row: dict[str, float]) -> float:
