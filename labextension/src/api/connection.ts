@@ -186,7 +186,10 @@ export class Connection {
       reason: this.trans.__(
         'The Jupyter server answers, but its WebSocket cannot be reached.'
       ),
-      hint: this.trans.__('A proxy before it may not let WebSockets through.')
+      // A server that was started anew may take this page's token, which requests carry, and not its cookie.
+      hint: this.trans.__(
+        'Reload the page to log in again. If that does not help, a proxy before it may not let WebSockets through.'
+      )
     });
   }
 
