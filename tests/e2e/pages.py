@@ -63,6 +63,9 @@ _RESTART = (
 )
 _SELECT = """([path, index]) => {""" + _PANEL + """ panel.content.activeCellIndex = index; }"""
 _ACTIVE = """path => {""" + _PANEL + """ return panel ? panel.content.activeCellIndex : -1; }"""
+_PROMPT = (
+    """([path, index]) => {""" + _PANEL + """ return panel.content.widgets[index].promptNode.textContent; }"""
+)
 _STATUS = """path => {""" + _PANEL + """ return panel.sessionContext.session.kernel.status; }"""
 
 
@@ -166,6 +169,10 @@ class NotebookPage:
 
     def restart_kernel(self) -> None:
         self.page.evaluate(_RESTART, self.name)
+
+    def is_running(self, index: int) -> bool:
+        """Whether a cell is being run: "[*]" beside it. (A kernel that is asked something else meanwhile calls itself idle.)"""
+        return "*" in self.page.evaluate(_PROMPT, [self.name, index])
 
     def kernel_status(self) -> str:
         return str(self.page.evaluate(_STATUS, self.name))

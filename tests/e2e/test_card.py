@@ -56,11 +56,11 @@ def test_card_shows_progress_its_course_and_the_first_feedback(training: Trainin
 
 
 def test_cancel_from_the_card_while_the_kernel_is_busy(training: Training, page: Any) -> None:
-    wait_for(lambda: training.notebook.kernel_status() == "busy", "a busy kernel")
+    assert training.notebook.is_running(1)
     card = Card(page, training.name)
     card.cancel()
     expect(card.root).to_contain_text("cancelled after")
-    wait_for(lambda: training.notebook.kernel_status() == "idle", "the end of the cell")
+    training.wait_for_the_cell()
     assert training.notebook.outputs(1)[-1]["output_type"] == "error"
     assert training.notebook.card(1)["state"] == "cancelled"
 
@@ -69,7 +69,7 @@ def test_card_of_a_job_that_nobody_waits_for_moves_and_shows_the_end_of_its_outp
     page: Any, lab: JupyterServer
 ) -> None:
     training = Training(page, lab, "alone", "--gpus 1 --no-wait").open().run()
-    wait_for(lambda: training.notebook.kernel_status() == "idle", "the kernel is free")
+    training.wait_for_the_cell()
     card = Card(page, "alone")
     expect(card.bar).to_have_attribute("aria-valuenow", "25")
     expect(card.tail).to_contain_text("begun step 1")

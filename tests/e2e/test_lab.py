@@ -40,7 +40,7 @@ def test_example_runs_from_top_to_bottom_and_the_sidebar_moves_with_it(page: Any
     submits = [at for at in code if "%%submit" in "".join(notebook.cells()[at]["source"])]
     for at in submits:
         wait_for(lambda at=at: notebook.card(at).get("state") == "succeeded", f"the end of cell {at}", 180)
-    wait_for(lambda: notebook.outputs(code[-1]) and notebook.kernel_status() == "idle", "the last cell")
+    wait_for(lambda: notebook.outputs(code[-1]) and not notebook.is_running(code[-1]), "the last cell")
     saved = notebook.cells()
     assert not [
         output for cell in saved for output in cell.get("outputs", []) if output["output_type"] == "error"

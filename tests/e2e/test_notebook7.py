@@ -40,7 +40,7 @@ def test_sidebar_card_and_log_move_beside_the_notebook(page: Any, lab: JupyterSe
     job.cancel()
     expect(card.root).to_contain_text("cancelled after")
     expect(job.row).to_contain_text("cancelled")
-    wait_for(lambda: training.notebook.kernel_status() == "idle", "the end of the cell")
+    training.wait_for_the_cell()
 
 
 def test_sidebar_leads_to_the_cell(page: Any, lab: JupyterServer) -> None:

@@ -73,7 +73,7 @@ def busy(page: Any, lab: JupyterServer, request: Any) -> Iterator[Training]:
     """A training that runs, waited for by its cell, so the kernel is busy; the sidebar is open."""
     training = Training(page, lab, request.node.name.removeprefix("test_")[:30]).open().run()
     Sidebar(page).show()
-    wait_for(lambda: training.notebook.kernel_status() == "busy", "a busy kernel")
+    assert training.notebook.is_running(1)
     yield training
     training.finish()
 
@@ -82,7 +82,7 @@ def test_cancel_from_the_sidebar_while_the_kernel_is_busy(busy: Training, page: 
     job = Sidebar(page).job(busy.name)
     job.cancel()
     expect(job.row).to_contain_text("cancelled")
-    wait_for(lambda: busy.notebook.kernel_status() == "idle", "the end of the cell")
+    busy.wait_for_the_cell()
     outputs = busy.notebook.outputs(1)
     assert outputs[-1]["output_type"] == "error"
     assert "cancelled" in outputs[-1]["evalue"]

@@ -48,6 +48,10 @@ class Training:
         wait_for(lambda: self.notebook.card(1), "the card")
         return self
 
+    def wait_for_the_cell(self) -> None:
+        """Until it has been run to its end, or to its error."""
+        wait_for(lambda: not self.notebook.is_running(1), "the end of the cell")
+
     def go_on_after(self, step: int) -> None:
         Path(f"{self.gates}.{step}").touch()
 
