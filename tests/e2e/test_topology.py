@@ -81,6 +81,12 @@ def set_health(lab: JupyterServer) -> Iterator[Callable[..., None]]:
         set_health(node, "ready")
 
 
+def test_closed_topology_can_be_opened_again(topology: LargeTopology) -> None:
+    topology.tab.locator(".lm-TabBar-tabCloseIcon").click()
+    expect(topology.root).to_have_count(0)
+    topology.open()
+
+
 def test_it_tells_who_holds_what_and_what_is_free_in_one_piece(
     topology: LargeTopology, submitted: Callable[..., Submitted]
 ) -> None:

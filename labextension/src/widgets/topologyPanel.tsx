@@ -50,6 +50,12 @@ export class TopologyPanel extends ReactWidget {
     this.update();
   }
 
+  /** Else it would live on, unseen, and could not be opened again. */
+  protected onCloseRequest(msg: Message): void {
+    super.onCloseRequest(msg);
+    this.dispose();
+  }
+
   protected onActivateRequest(msg: Message): void {
     super.onActivateRequest(msg);
     this.node.focus({ preventScroll: true });

@@ -59,9 +59,10 @@ describe('the command that opens the topology', () => {
   it('opens another when the first was closed', async () => {
     const { open, added } = activated({});
     await open();
-    added[0].widget.dispose();
+    added[0].widget.close(); // as its tab does
     await open();
     expect(added.length).toBe(2);
+    expect(added[0].widget.isDisposed).toBe(true);
   });
 
   it('opens it below the document in Notebook', async () => {
